@@ -1,0 +1,811 @@
+"""The door: any frame or array becomes float64 tensors, checked here and nowhere else.
+
+Lists, tuples, numpy, torch, pandas, polars and pyarrow columns and frames and dicts of columns come in; dense
+and finite tensors on the CPU go out. They may share memory with what came in: read them, never write to them.
+The kind of a sensitive column is never guessed from its values: numbers are continuous (integers too),
+strings, booleans and categories are categorical, and ``kinds=`` overrides.
+
+Privacy: an error message names arguments, columns, types, counts and row numbers, never a data value. The one
+exception are labels that cannot be mended unseen (unknown categories, text that is no number, and the labels
+they are compared with): at most five, each cut to 40 characters. For the same reason a refusal hides its
+cause (``from None``): the messages of other libraries quote the values that they stumble over.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
+
+import narwhals as nw
+import numpy as np
+import torch
+from scipy.sparse import issparse
+from torch import Tensor
+
+__all__ = [
+    "Kind",
+    "Label",
+    "Level",
+    "Levels",
+    "Sensitive",
+    "levels",
+    "to_generator",
+    "to_matrix",
+    "to_sensitive",
+    "to_vector",
+    "to_weights",
+]
+
+Kind = Literal["continuous", "categorical"]
+Label: TypeAlias = str | bool | int | float
+_Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+# Squares of larger numbers, and sums of such squares, leave float64.
+_LARGEST = 1e150
+# By numpy's letter for a dtype.
+_REFUSED = {
+    "S": ("bytes", "Decode them to strings first."),
+    "M": ("dates or times", "Convert them to a number, for example to years."),
+    "m": ("durations", "Convert them to a number, for example to years."),
+    "c": ("complex numbers", "Pass the real and the imaginary part as two columns."),
+    "V": ("structured records", "Pass a dict of columns or a frame."),
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sensitive:
+    """One or several sensitive columns as numbers, with a name and a kind for each.
+
+    Parameters
+    ----------
+    values : Tensor
+        ``(n, q)``; a categorical column holds the codes 0, ..., k - 1.
+    names : tuple of str
+        One per column.
+    kinds : tuple of {"continuous", "categorical"}
+        One per column.
+    categories : tuple, default=()
+        Per column the labels in code order, None for a continuous column; () means None everywhere.
+
+    Examples
+    --------
+    >>> s = to_sensitive({"age": [31, 45, 62], "sex": ["f", "m", "f"]})
+    >>> s
+    Sensitive(n=3, age: continuous, sex: categorical with 2 levels)
+    >>> s.columns(["sex"]).values.T
+    tensor([[0., 1., 0.]], dtype=torch.float64)
+    """
+
+    values: Tensor
+    names: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    categories: tuple[tuple[Label, ...] | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Lengths only: training builds one of these for every batch.
+        q = self.values.shape[-1] if self.values.ndim == 2 else -1
+        if not (q == len(self.names) == len(self.kinds) and len(self.categories) in (0, q)):
+            raise ValueError(
+                "'values' must be (n, q) with q names and q kinds (and q or no categories). "
+                f"Got shape {tuple(self.values.shape)}, {len(self.names)} names, {len(self.kinds)} kinds and "
+                f"{len(self.categories)} categories. Give each column its own name and kind."
+            )
+
+    def __len__(self) -> int:
+        return self.values.shape[0]
+
+    def __repr__(self) -> str:
+        parts = [f"n={len(self)}"]
+        labels = self.categories or (None,) * len(self.names)
+        for name, kind, known in zip(self.names, self.kinds, labels, strict=True):
+            parts.append(f"{name}: {kind}" + (f" with {len(known)} levels" if known is not None else ""))
+        return f"Sensitive({', '.join(parts)})"
+
+    def __getitem__(self, rows: Tensor) -> Sensitive:
+        """Take rows by number or by mask, in the order given."""
+        return Sensitive(self.values[rows], self.names, self.kinds, self.categories)
+
+    def columns(self, names: Sequence[str]) -> Sensitive:
+        """Take columns by name, in the order given."""
+        unknown = [name for name in names if name not in self.names]
+        if isinstance(names, str) or unknown or not names:
+            raise ValueError(
+                f"'names' must be a list of names among {list(self.names)}. Got {names!r}. "
+                "Use the names of the sensitive columns."
+            )
+        picked = [self.names.index(name) for name in names]
+        return Sensitive(
+            self.values[:, picked],
+            tuple(names),
+            tuple(self.kinds[j] for j in picked),
+            tuple(self.categories[j] for j in picked) if self.categories else (),
+        )
+
+    def to(self, like: Tensor) -> Sensitive:
+        """Move the columns to the dtype and device of ``like``."""
+        values = self.values.to(like)
+        return self if values is self.values else Sensitive(values, self.names, self.kinds, self.categories)
+
+
+def to_matrix(x: object, *, name: str = "X", min_rows: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Any table of numbers as a finite ``(n, d)`` tensor; one column alone becomes ``(n, 1)``.
+
+    Parameters
+    ----------
+    x : list, array, tensor, column, frame or dict of columns
+        Numbers or booleans (0 and 1). A tensor is detached; pandas sparse columns are densified.
+    name : str, default="X"
+        The argument that error messages name.
+    min_rows : int, default=1
+        The fewest rows that the caller's mathematics allows.
+    dtype : torch.dtype, default=torch.float64
+        A floating type. Entries whose square overflows in it are an error.
+
+    Returns
+    -------
+    Tensor
+        ``(n, d)``, on the CPU, contiguous; it shares memory with a float64 array or tensor.
+
+    Examples
+    --------
+    >>> to_matrix({"income": [1, 2, 3], "member": [True, False, True]}).shape
+    torch.Size([3, 2])
+    """
+    blocks = _read(x, name)
+    _check_rows(blocks[0], name, min_rows=min_rows)
+    return _stack([_numbers(block, name, dtype) for block in blocks], dtype)
+
+
+def to_vector(
+    x: object,
+    *,
+    name: str = "y",
+    n_rows: int | None = None,
+    rows_of: str = "X",
+    min_rows: int = 1,
+    dtype: torch.dtype = torch.float64,
+) -> Tensor:
+    """One column of numbers as a finite ``(n,)`` tensor.
+
+    Parameters
+    ----------
+    x : list, array, tensor, column, or table with a single column
+        Numbers or booleans (0 and 1).
+    name : str, default="y"
+        The argument that error messages name.
+    n_rows : int, optional
+        The number of rows that must have come.
+    rows_of : str, default="X"
+        The argument that has these ``n_rows`` rows, for the error message.
+    min_rows : int, default=1
+        The fewest rows that the caller's mathematics allows.
+    dtype : torch.dtype, default=torch.float64
+        A floating type.
+
+    Returns
+    -------
+    Tensor
+        ``(n,)``, on the CPU, contiguous; it shares memory with a float64 array or tensor.
+
+    Examples
+    --------
+    >>> to_vector([0, 1, 1], n_rows=3)
+    tensor([0., 1., 1.], dtype=torch.float64)
+    """
+    block = _one_column(x, name)
+    _check_rows(block, name, n_rows, rows_of, min_rows)
+    return _stack([_numbers(block, name, dtype)], dtype)[:, 0]
+
+
+def to_weights(
+    sample_weight: object, *, n_rows: int, rows_of: str = "X", name: str = "sample_weight"
+) -> Tensor | None:
+    """Row weights as a finite, non-negative ``(n,)`` tensor with a positive sum; None stays None.
+
+    Parameters
+    ----------
+    sample_weight : list, array, tensor, column or None
+        One weight per row. They are not normalised here.
+    n_rows : int
+        The number of rows that must have come.
+    rows_of : str, default="X"
+        The argument that has these ``n_rows`` rows, for the error message.
+    name : str, default="sample_weight"
+        The argument that error messages name.
+
+    Returns
+    -------
+    Tensor or None
+        ``(n,)``.
+
+    Examples
+    --------
+    >>> to_weights([1, 0, 2], n_rows=3)
+    tensor([1., 0., 2.], dtype=torch.float64)
+    """
+    if sample_weight is None:
+        return None
+    weights = to_vector(sample_weight, name=name, n_rows=n_rows, rows_of=rows_of)
+    negative = int((weights < 0).sum())
+    if negative:
+        raise ValueError(f"'{name}' must not be negative. Got {negative} negative weights. Set them to zero.")
+    if not weights.sum() > 0:
+        raise ValueError(
+            f"'{name}' must have a positive sum. Got only zeros. Give at least one row a positive weight."
+        )
+    return weights
+
+
+def to_sensitive(
+    s: object,
+    *,
+    name: str = "sensitive_features",
+    kinds: str | Mapping[str, str] | None = None,
+    like: Sensitive | None = None,
+    n_rows: int | None = None,
+    rows_of: str = "X",
+    min_rows: int = 2,
+    allow_constant: bool = False,
+) -> Sensitive:
+    """Sensitive columns as numbers, each with its name and its kind.
+
+    Numbers are continuous, integers too; strings, booleans and categories are categorical and become codes in
+    the sorted order of their labels.
+
+    Parameters
+    ----------
+    s : list, array, tensor, column, frame or dict of columns
+        A named column keeps its name; unnamed ones are called "s", or "s0", "s1", ... when there are several.
+    name : str, default="sensitive_features"
+        The argument that error messages name.
+    kinds : "continuous", "categorical" or dict of these by column name, optional
+        Overrides the kind; a single string serves a single column.
+    like : Sensitive, optional
+        Earlier columns whose names, order, kinds and category codes are used again. A single unnamed column
+        takes the name of a single earlier one.
+    n_rows : int, optional
+        The number of rows that must have come.
+    rows_of : str, default="X"
+        The argument that has these ``n_rows`` rows, for the error message.
+    min_rows : int, default=2
+        The fewest rows that the caller's mathematics allows.
+    allow_constant : bool, default=False
+        Whether a column may hold a single value.
+
+    Returns
+    -------
+    Sensitive
+        ``(n, q)`` values in float64.
+
+    Examples
+    --------
+    >>> train = to_sensitive({"age": [31, 45, 62], "zone": [3, 1, 3]}, kinds={"zone": "categorical"})
+    >>> train.categories
+    (None, (1, 3))
+    >>> to_sensitive({"zone": [3, 1], "age": [20, 70]}, like=train).values[:, 1]
+    tensor([1., 0.], dtype=torch.float64)
+    """
+    if like is not None and kinds is not None:
+        raise ValueError(
+            "'kinds' must be None where 'like' fixes the kinds. Got both. Leave 'kinds' out, or set it when "
+            "the earlier columns are read."
+        )
+    columns = [column for block in _read(s, name) for column in block.columns()]
+    _check_rows(columns[0], name, n_rows, rows_of, min_rows)
+    default = ["s"] if len(columns) == 1 else [f"s{j}" for j in range(len(columns))]
+    given = {key if c.name is None else c.name: c for key, c in zip(default, columns, strict=True)}
+    if like is not None:
+        given = _match(given, like, name)
+    given = {key: _settle(column, name) for key, column in given.items()}
+    chosen = like.kinds if like is not None else _choose_kinds(kinds, given)
+    known = (like.categories if like is not None else ()) or (None,) * len(given)
+    values, categories = [], []
+    for column, kind, labels in zip(given.values(), chosen, known, strict=True):
+        if kind == "categorical" and like is not None and labels is None:
+            raise ValueError(
+                f"'like' must carry the labels of its categorical columns. Got none{column.place}. "
+                "Make it with 'to_sensitive'."
+            )
+        encoded, found = _encode(column, kind, labels, name)
+        if not allow_constant and encoded.min() == encoded.max():
+            raise ValueError(
+                f"'{name}' must vary{column.place}. Got a single value in all {len(encoded)} rows. "
+                "Leave the column out or pass rows in which it differs."
+            )
+        values.append(encoded)
+        categories.append(found)
+    return Sensitive(_stack(values, torch.float64), tuple(given), chosen, tuple(categories))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Level:
+    """The rows of one label: ``value`` as the user wrote it and the row numbers ``rows`` in rising order."""
+
+    value: Label
+    rows: Tensor
+
+    def __repr__(self) -> str:
+        return f"Level({self.value!r} in {len(self.rows)} rows)"
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """A split by label: the levels ``kept``, and ``(value, row count)`` of those ``skipped`` as too small."""
+
+    kept: tuple[Level, ...]
+    skipped: tuple[tuple[Label, int], ...]
+
+
+def levels(y: object, only: object = None, *, min_rows: int = 1, name: str = "y") -> Levels:
+    """Split the rows by the distinct labels of ``y``, in the sorted order of the labels.
+
+    Parameters
+    ----------
+    y : list, array, tensor, column, or table with a single column
+        Numbers, strings, booleans or categories; nothing missing.
+    only : label or collection of labels, optional
+        The labels to keep; each must occur.
+    min_rows : int, default=1
+        A level with fewer rows is not kept but reported as skipped.
+    name : str, default="y"
+        The argument that error messages name.
+
+    Returns
+    -------
+    Levels
+        ``kept`` and ``skipped``.
+
+    Examples
+    --------
+    >>> levels(["no", "yes", "no", "no"], min_rows=2)
+    Levels(kept=(Level('no' in 3 rows),), skipped=(('yes', 1),))
+    """
+    block = _one_column(y, name)
+    _check_rows(block, name)
+    labels, codes = _factor(_settle(block, name), name)
+    wanted = None if only is None else _wanted(only, labels)
+    counts = np.bincount(codes, minlength=len(labels))
+    stops = counts.cumsum()
+    order = torch.from_numpy(np.argsort(codes, kind="stable"))
+    kept, skipped = [], []
+    for label, count, stop in zip(labels, counts.tolist(), stops.tolist(), strict=True):
+        if wanted is not None and label not in wanted:
+            continue
+        if count < min_rows:
+            skipped.append((label, count))
+        else:
+            kept.append(Level(label, order[stop - count : stop]))
+    return Levels(tuple(kept), tuple(skipped))
+
+
+def to_generator(random_state: object = None) -> torch.Generator:
+    """Make a torch generator from any of the usual ``random_state`` values; no global seed is read or set.
+
+    Parameters
+    ----------
+    random_state : None, int, numpy RandomState, numpy Generator or torch.Generator
+        None draws fresh entropy. A numpy generator gives a seed and moves on. A torch generator is returned.
+
+    Returns
+    -------
+    torch.Generator
+        On the CPU, unless a generator of another device came.
+
+    Examples
+    --------
+    >>> torch.equal(torch.rand(2, generator=to_generator(7)), torch.rand(2, generator=to_generator(7)))
+    True
+    """
+    if isinstance(random_state, torch.Generator):
+        return random_state
+    generator = torch.Generator()
+    if random_state is None:
+        generator.seed()
+        return generator
+    if isinstance(random_state, np.random.Generator):
+        random_state = random_state.integers(2**63)
+    elif isinstance(random_state, np.random.RandomState):
+        random_state = random_state.randint(2**63, dtype=np.uint64)
+    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
+        raise TypeError(
+            "'random_state' must be None, an integer or a numpy or torch generator. "
+            f"Got '{type(random_state).__name__}'. Pass an integer for a repeatable result."
+        )
+    if not 0 <= random_state < 2**63:
+        raise ValueError(
+            "'random_state' must lie between 0 and 2**63 - 1. Got an integer outside. Pass a smaller one."
+        )
+    return generator.manual_seed(int(random_state))
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Columns of one type ``(n,)`` or ``(n, d)``; a frame's column has a name; ``labelled``: categories."""
+
+    array: _Array
+    name: str | None = None
+    labelled: bool = False
+
+    @property
+    def place(self) -> str:
+        return _place(self.name)
+
+    def columns(self) -> list[_Block]:
+        return [self] if self.array.ndim == 1 else [_Block(column) for column in self.array.T]
+
+
+def _read(x: object, name: str, place: str = "") -> list[_Block]:
+    """Bring all that can come in to one or more blocks of equal length, their entries not yet checked."""
+    blocks: list[_Block] = []
+    if isinstance(x, Mapping) and not place:  # a dict within a dict is no column
+        for key, v in x.items():
+            column = _one_column(v, name, _place(str(key)))
+            blocks.append(_Block(column.array, str(key), column.labelled))
+    elif isinstance(x, (Tensor, np.ndarray, list, tuple)):
+        blocks.append(_Block(_array(x, name, place)))
+    else:
+        blocks.extend(_read_native(x, name, place))
+    titles = [block.name for block in blocks if block.name is not None]
+    if len(set(titles)) < len(titles):
+        raise ValueError(_twice(name))
+    if not blocks or blocks[0].array.shape[1:] == (0,):
+        raise ValueError(f"'{name}' must have at least one column{place}. Got none. Pass a column.")
+    lengths = {len(block.array) for block in blocks}
+    if len(lengths) > 1:
+        raise ValueError(
+            f"'{name}' must have columns of equal length. Got {min(lengths)} to {max(lengths)} rows. "
+            "Drop or align the missing rows first."
+        )
+    return blocks
+
+
+def _read_native(x: object, name: str, place: str) -> list[_Block]:
+    """Read the frames and columns that narwhals knows; hand everything else to numpy."""
+    try:
+        native = nw.from_native(_rewrap(x), allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise ValueError(_twice(name)) from None
+    except Exception:
+        raise _unreadable(x, name, place) from None
+    if isinstance(native, nw.LazyFrame):
+        raise TypeError(f"'{name}' must be in memory{place}. Got a lazy frame. Call '.collect()' first.")
+    if isinstance(native, nw.Series):
+        return [_series(native, None if native.name is None or native.name == "" else str(native.name), name)]
+    if isinstance(native, nw.DataFrame):
+        return [_series(series, str(series.name), name) for series in native.iter_columns()]
+    return [_Block(_array(x, name, place))]
+
+
+def _rewrap(x: object) -> object:
+    """Turn the column types of pandas and pyarrow that narwhals leaves out into those that it knows."""
+    # These libraries are never imported here: whoever holds such an object has imported them.
+    pd, pa = nw.dependencies.get_pandas(), nw.dependencies.get_pyarrow()
+    if pd is not None and isinstance(x, (pd.Index, pd.api.extensions.ExtensionArray)):
+        return pd.Series(x)
+    if pa is not None and isinstance(x, pa.RecordBatch):
+        return pa.Table.from_batches([x])
+    if pa is not None and isinstance(x, pa.Array):
+        return pa.chunked_array([x])
+    return x
+
+
+def _series(series: nw.Series[Any], title: str | None, name: str) -> _Block:
+    dtype, place = series.dtype, _place(title)
+    labelled = isinstance(dtype, (nw.Categorical, nw.Enum))
+    if dtype.is_nested():
+        raise ValueError(
+            f"'{name}' must hold one number or label per row{place}. Got nested entries. "
+            "Unnest them into columns or pass a two-dimensional array."
+        )
+    try:
+        if labelled:
+            # Through a list, because a category of whole numbers must not come out as numbers.
+            array = np.fromiter(series.to_list(), dtype=object, count=len(series))
+        elif isinstance(dtype, (nw.Decimal, nw.Int128, nw.UInt128)):
+            array = series.cast(nw.Float64()).to_numpy()
+        else:
+            array = series.to_numpy()
+    except Exception:
+        raise _unreadable(series, name, place) from None
+    return _Block(_check_array(array, name, place), title, labelled)
+
+
+def _array(x: object, name: str, place: str) -> _Array:
+    if issparse(x) or (isinstance(x, Tensor) and x.layout is not torch.strided):
+        raise TypeError(
+            f"'{name}' must be dense{place}. Got a sparse '{type(x).__name__}'. Densify it first."
+        )
+    try:
+        if isinstance(x, Tensor):
+            # numpy has no bfloat16 and no float8.
+            plain = x.dtype in (torch.float16, torch.float32) or not x.is_floating_point()
+            array = (x if plain else x.double()).numpy(force=True)
+        else:
+            array = np.asarray(x)
+        if array.dtype.kind in "UT" and not isinstance(x, np.ndarray):
+            # numpy turns the numbers of a mixed list into text; the objects tell what was there.
+            array = np.array(x, dtype=object)
+    except Exception:
+        raise _unreadable(x, name, place) from None
+    if array.ndim == 0:
+        raise _unreadable(x, name, place)
+    array = _check_array(array, name, place)
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise _missing(np.ma.getmaskarray(x), name, place)
+    return array
+
+
+def _check_array(array: _Array, name: str, place: str) -> _Array:
+    """Insist on one or two dimensions of booleans, numbers or objects; text becomes objects."""
+    if array.ndim not in (1, 2):
+        raise ValueError(
+            f"'{name}' must have one or two dimensions{place}. Got shape {array.shape}. "
+            "Reshape it to (rows, columns)."
+        )
+    if array.dtype.kind in _REFUSED:
+        found, cure = _REFUSED[array.dtype.kind]
+        raise ValueError(f"'{name}' must hold numbers or labels{place}. Got {found}. {cure}")
+    return array if array.dtype.kind in "biufO" else array.astype(object)
+
+
+def _one_column(x: object, name: str, place: str = "") -> _Block:
+    columns = [column for block in _read(x, name, place) for column in block.columns()]
+    if len(columns) > 1:
+        raise ValueError(f"'{name}' must be a single column{place}. Got {len(columns)}. Choose one of them.")
+    return columns[0]
+
+
+def _check_rows(
+    block: _Block, name: str, n_rows: int | None = None, rows_of: str = "X", min_rows: int = 1
+) -> None:
+    n = len(block.array)
+    if n_rows is not None and n != n_rows:
+        raise ValueError(
+            f"'{name}' must have {n_rows} rows like '{rows_of}'. Got {n}. "
+            "Drop or align the missing rows first."
+        )
+    if n < max(min_rows, 1):
+        raise ValueError(f"'{name}' must have at least {max(min_rows, 1)} rows. Got {n}. Pass more rows.")
+
+
+def _sort(kind: type) -> str:
+    """Tell what an entry is by its type, so that a long column is sorted by its few types."""
+    if kind.__name__ in ("NoneType", "NAType", "NaTType", "MaskedConstant"):
+        return "missing"
+    # Before the numbers: a numpy duration is an integer to Python.
+    if issubclass(kind, (date, time, timedelta, np.datetime64, np.timedelta64)):
+        return "date"
+    if issubclass(kind, (bool, np.bool_)):
+        return "boolean"
+    if issubclass(kind, str):
+        return "text"
+    return "number" if issubclass(kind, (numbers.Real, Decimal)) else "other"
+
+
+def _settle(block: _Block, name: str) -> _Block:
+    """Give objects that are numbers or booleans a plain dtype; only text and categories remain objects."""
+    if block.array.dtype != object:
+        return block
+    entries = block.array.ravel().tolist()
+    sorts = {kind: _sort(kind) for kind in set(map(type, entries))}
+    found = set(sorts.values())
+    if found & {"missing", "number"}:
+        missing = [
+            sorts[type(v)] == "missing" or (sorts[type(v)] == "number" and _is_nan(v)) for v in entries
+        ]
+        if any(missing):
+            raise _missing(np.array(missing).reshape(block.array.shape), name, block.place)
+    if block.labelled or found == {"text"}:
+        return block
+    if not found <= {"boolean", "number"}:
+        first = next(i for i, v in enumerate(entries) if sorts[type(v)] not in ("boolean", "number"))
+        kind = type(entries[first])
+        cure = "Convert the entries to numbers, or all of them to strings."
+        raise ValueError(
+            f"'{name}' must hold numbers only, or labels of one type only{block.place}. "
+            f"Got a '{kind.__name__}' in row {first // (len(entries) // len(block.array))}. "
+            + (_REFUSED["M"][1] if sorts[kind] == "date" else cure)
+        )
+    if found == {"boolean"}:
+        return _Block(block.array.astype(bool), block.name)
+    whole = all(issubclass(kind, numbers.Integral) for kind in sorts) and max(map(abs, entries)) < 2**63
+    try:
+        return _Block(block.array.astype(np.int64 if whole else np.float64), block.name)
+    except Exception:
+        raise _too_large(_LARGEST, name, block.place) from None
+
+
+def _is_nan(v: Any) -> bool:
+    # A signalling Decimal raises when it is compared.
+    return v.is_nan() if isinstance(v, Decimal) else bool(v != v)
+
+
+def _numbers(block: _Block, name: str, dtype: torch.dtype = torch.float64) -> _Array:
+    """Bring a block to contiguous native float64, all finite and small enough to be squared in ``dtype``."""
+    block = _settle(block, name)
+    if block.array.dtype == object:
+        raise ValueError(
+            f"'{name}' must hold numbers{block.place}. Got {'categories' if block.labelled else 'strings'}. "
+            "Encode them as numbers first."
+        )
+    largest = min(_LARGEST, torch.finfo(dtype).max ** 0.5)
+    with np.errstate(all="ignore"):
+        # Writable, because torch warns about memory that it may not write to.
+        array = np.require(block.array, np.float64, ["C", "A", "W"])
+        low, high = array.min(), array.max()
+    if low >= -largest and high <= largest:  # False for NaN
+        return array
+    if np.isnan(low):
+        raise _missing(np.isnan(array), name, block.place)
+    if np.isinf(low) or np.isinf(high):
+        raise ValueError(
+            f"'{name}' must be finite{block.place}. Got {int(np.isinf(array).sum())} infinite values (inf). "
+            "Drop or replace them first."
+        )
+    raise _too_large(largest, name, block.place)
+
+
+def _stack(arrays: Sequence[_Array], dtype: torch.dtype) -> Tensor:
+    if len(arrays) == 1:
+        return torch.from_numpy(arrays[0].reshape(len(arrays[0]), -1)).to(dtype)
+    return torch.from_numpy(np.column_stack(arrays)).to(dtype)
+
+
+def _factor(column: _Block, name: str) -> tuple[tuple[Label, ...], _Array]:
+    """Find the distinct labels of a settled column in sorted order, and each row's place among them."""
+    if column.array.dtype == object:
+        entries = column.array.tolist()
+        if set(map(type, entries)) != {str}:
+            entries = [_label(v) for v in entries]
+        labels = sorted(set(entries), key=lambda v: (isinstance(v, str), v))
+        code = {label: j for j, label in enumerate(labels)}
+        return tuple(labels), np.fromiter(map(code.__getitem__, entries), dtype=np.int64, count=len(entries))
+    array = _numbers(column, name) if column.array.dtype.kind == "f" else column.array
+    distinct, codes = np.unique(array, return_inverse=True)
+    return tuple(distinct.tolist()), codes
+
+
+def _label(v: Any) -> Label:
+    """Make an entry a plain Python label; intervals, dates and other categories become their text."""
+    if isinstance(v, str):
+        return str.__str__(v)
+    if isinstance(v, (bool, np.bool_)):
+        return bool(v)
+    if isinstance(v, (int, np.integer)):
+        return int(v)
+    return float(v) if isinstance(v, (float, np.floating)) else str(v)
+
+
+def _encode(
+    column: _Block, kind: Kind, known: tuple[Label, ...] | None, name: str
+) -> tuple[_Array, tuple[Label, ...] | None]:
+    """Turn a settled column into values and, if it is categorical, its labels in code order."""
+    if kind == "continuous" and column.array.dtype != object:
+        return _numbers(column, name), None
+    labels, codes = _factor(column, name)
+    if kind == "continuous":
+        parsed = [_parse(label) for label in labels]
+        wrong = [label for label, v in zip(labels, parsed, strict=True) if not math.isfinite(v)]
+        if wrong:
+            raise ValueError(
+                f"'{name}' must hold numbers{column.place}, because its kind is \"continuous\". "
+                f'Got {_show(wrong)}. Mend these entries or make the column "categorical".'
+            )
+        return _numbers(_Block(np.array(parsed)[codes], column.name), name), None
+    if known is None:
+        return codes.astype(np.float64), labels
+    code = {label: j for j, label in enumerate(known)}
+    unseen = [label for label in labels if label not in code]
+    if unseen:
+        raise ValueError(
+            f"'{name}' must hold the known categories only{column.place}: {_show(known)}. "
+            f"Got also {_show(unseen)}. Drop or recode these rows, or fit again on data that contain them."
+        )
+    return np.array([code[label] for label in labels], dtype=np.float64)[codes], known
+
+
+def _parse(label: Label) -> float:
+    try:
+        # Python reads "1_2" as 12; a column of data does not mean that.
+        return math.nan if isinstance(label, str) and "_" in label else float(label)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _choose_kinds(kinds: object, given: Mapping[str, _Block]) -> tuple[Kind, ...]:
+    """Take the kind of each settled column from ``kinds`` or else from its type."""
+    if isinstance(kinds, str) and len(given) == 1:
+        kinds = dict.fromkeys(given, kinds)
+    if kinds is not None and not isinstance(kinds, Mapping):
+        raise TypeError(
+            "'kinds' must be a dict by column name, or a string for a single column. "
+            f'Got \'{type(kinds).__name__}\' for {len(given)} columns. Write {{"age": "continuous"}}.'
+        )
+    chosen: dict[str, Kind] = {
+        key: "categorical" if column.array.dtype.kind in "bO" else "continuous"
+        for key, column in given.items()
+    }
+    for key, kind in (kinds or {}).items():
+        if str(key) not in given:
+            raise ValueError(
+                f"'kinds' must name columns among {_show(list(given))}. Got {_show([key])}. Correct the name."
+            )
+        if not isinstance(kind, str) or kind not in ("continuous", "categorical"):
+            raise ValueError(
+                f"'kinds' must be 'continuous' or 'categorical'. Got {_show([kind])}. Choose one of the two."
+            )
+        chosen[str(key)] = "continuous" if kind == "continuous" else "categorical"
+    return tuple(chosen.values())
+
+
+def _match(given: dict[str, _Block], like: Sensitive, name: str) -> dict[str, _Block]:
+    """Put columns into the order of ``like``, by name; one unnamed column needs no name to match one."""
+    if len(given) == len(like.names) == 1 and all(column.name is None for column in given.values()):
+        return dict(zip(like.names, given.values(), strict=True))
+    if set(given) != set(like.names):
+        raise ValueError(
+            f"'{name}' must have the columns {_show(like.names)} as before. Got {_show(list(given))}. "
+            "Add, drop or rename columns."
+        )
+    return {key: given[key] for key in like.names}
+
+
+def _wanted(only: object, labels: tuple[Label, ...]) -> set[object]:
+    if isinstance(only, (Tensor, np.ndarray)):
+        only = only.tolist()
+    several = only if isinstance(only, Iterable) and not isinstance(only, (str, bytes)) else [only]
+    try:
+        wanted = set(several)
+    except TypeError:
+        raise TypeError(
+            "'only' must be a label or a collection of labels. "
+            f"Got '{type(only).__name__}' of something else. Pass a list of labels."
+        ) from None
+    absent = sorted(str(label) for label in wanted - set(labels))
+    if absent or not wanted:
+        raise ValueError(
+            f"'only' must name labels that occur, among {_show(labels)}. Got {_show(absent) or 'none'}. "
+            "Correct the labels or leave 'only' out."
+        )
+    return wanted
+
+
+def _missing(mask: _Array, name: str, place: str) -> ValueError:
+    row = int(mask.reshape(len(mask), -1).any(axis=1).argmax())
+    return ValueError(
+        f"'{name}' must have no missing values{place}. Got {int(mask.sum())} (None, NaN, NaT or NA), "
+        f"the first in row {row}. Drop or fill these rows first."
+    )
+
+
+def _too_large(largest: float, name: str, place: str) -> ValueError:
+    return ValueError(
+        f"'{name}' must stay within {largest:.0e} in size{place}, so that squares stay finite. "
+        "Got a larger number. Rescale it, for example to unit variance."
+    )
+
+
+def _unreadable(x: object, name: str, place: str) -> TypeError:
+    return TypeError(
+        f"'{name}' must be a table or a column of numbers or labels, with rows of equal length{place}. "
+        f"Got a '{type(x).__name__}' that is none. Pass a list, an array, a frame or a dict of columns."
+    )
+
+
+def _twice(name: str) -> str:
+    return f"'{name}' must have distinct column names. Got one name twice. Rename the columns."
+
+
+def _place(title: str | None) -> str:
+    return "" if title is None else f" in column {_show([title])}"
+
+
+def _show(labels: Sequence[object]) -> str:
+    texts = [str(label) for label in labels[:5]]
+    shown = ", ".join(f"'{text if len(text) <= 40 else text[:39] + '…'}'" for text in texts)
+    return shown + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")

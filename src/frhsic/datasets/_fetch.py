@@ -1,0 +1,215 @@
+"""Find a data file or download it, check it, keep it.
+
+Nothing unchecked reaches the disk: a download is held in memory until its checksum (or, where no checksum is
+known, its structure) is right, then written beside its final name and moved there in one step. Readers
+therefore see a whole file or none, whatever other processes do, and a folder that is only read is never
+written to.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import uuid
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pooch
+import requests
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class File:
+    """A file known by checksum.
+
+    Parameters
+    ----------
+    copies : mapping of str to str
+        File names under which it is recognised in a data folder, each with the sha256 of that file. The
+        first is the plain content, as the source publishes it; a name in ``.gz`` is the same content,
+        packed.
+    urls : tuple of str
+        Where the content can be downloaded, tried in turn. An address in ``.zip`` holds it as a member.
+    """
+
+    copies: Mapping[str, str]
+    urls: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name under which a download is kept."""
+        return next(iter(self.copies))
+
+
+def data_folder(data_home: PathLike | None) -> Path:
+    """Return the folder to look in: the argument, else ``FRHSIC_DATA_HOME``, else the user's cache."""
+    return Path(data_home or os.environ.get("FRHSIC_DATA_HOME") or pooch.os_cache("frhsic")).expanduser()
+
+
+def find(file: File, folder: Path) -> bytes | None:
+    """Return the content of ``file`` if ``folder`` holds a copy, None if not; refuse a changed copy."""
+    for name, sha256 in file.copies.items():
+        path = folder / name
+        if path.is_file():
+            content = _checked(path.read_bytes(), sha256, name, path)
+            return _unpacked(content, path) if name.endswith(".gz") else content
+    return None
+
+
+def read(file: File, *, data_home: PathLike | None, cache: bool) -> bytes:
+    """Return the content of ``file``, from the data folder or else from its source."""
+    folder = data_folder(data_home)
+    content = find(file, folder)
+    if content is not None:
+        return content
+    reasons: list[str] = []
+    refused: ValueError | None = None
+    for url in file.urls:
+        try:
+            content = download(url)
+        except OSError as error:  # requests' errors are OSErrors, the answers 404 and 500 among them
+            reasons.append(f"{url} failed with {type(error).__name__}: {error}")
+            continue
+        try:
+            if url.endswith(".zip"):
+                content = zip_member(content, lambda name: name == file.name, url)
+            content = _checked(content, file.copies[file.name], file.name, url)
+        except ValueError as error:
+            refused = error
+            continue
+        if cache:
+            _keep(folder / file.name, content)
+        return content
+    if refused is not None:
+        raise refused
+    raise missing(file.copies, file.urls, folder, reasons)
+
+
+def read_converted(
+    kept: str,
+    raw: str,
+    url: str,
+    convert: Callable[[bytes, PathLike], bytes],
+    *,
+    instead: Iterable[str] = (),
+    data_home: PathLike | None,
+    cache: bool,
+) -> bytes:
+    """Return the small table that ``convert`` makes of a large official file whose checksum is not known.
+
+    ``convert(content, where)`` refuses what has not the structure of that file. The table is kept as
+    ``kept`` (in ``.gz``, whose own checksum guards it from then on); the official file is taken from the
+    data folder under the name ``raw``, else from ``url``. ``instead`` names files that would have served as
+    well, for the message.
+    """
+    folder = data_folder(data_home)
+    if (folder / kept).is_file():
+        return _unpacked((folder / kept).read_bytes(), folder / kept)
+    if (folder / raw).is_file():
+        content = convert((folder / raw).read_bytes(), folder / raw)
+    else:
+        try:
+            arrived = download(url)
+        except OSError as error:
+            reason = f"{url} failed with {type(error).__name__}: {error}"
+            raise missing([raw, *instead], [url], folder, [reason]) from error
+        content = convert(arrived, url)
+    if cache:
+        _keep(folder / kept, gzip.compress(content, mtime=0))
+    return content
+
+
+def download(url: str) -> bytes:
+    """Return what the address answers, held in memory."""
+    buffer = io.BytesIO()
+    try:
+        pooch.HTTPDownloader(timeout=60, chunk_size=1 << 20)(url, buffer, None)
+    except requests.HTTPError as error:
+        if error.response is not None:
+            error.response.close()  # pooch leaves the connection of a refused request open
+        raise
+    return buffer.getvalue()
+
+
+def zip_member(content: bytes, wanted: Callable[[str], bool], where: PathLike) -> bytes:
+    """Return the one member of a zip archive whose file name is wanted."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = [name for name in archive.namelist() if wanted(name.rsplit("/", 1)[-1])]
+            if len(members) == 1:
+                return archive.read(members[0])
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise ValueError(
+            f"'{where}' must be a whole zip archive. Got {_looks_like(content)} ({error}). {_CURE}"
+        ) from error
+    raise ValueError(f"'{where}' must hold the data file once. Got {len(members)} such members. {_CURE}")
+
+
+def missing(
+    names: Iterable[str], urls: Iterable[str], folder: Path, reasons: Iterable[str]
+) -> FileNotFoundError:
+    """Return the error that says what to do when a file is neither here nor to be had from its source."""
+    names, urls = list(names), list(urls)
+    tried = "; ".join(reasons) or "there is no download of this file"
+    save = f"download {urls[0]}, save it as {names[0]}" if urls else f"take a copy of {names[0]}"
+    return FileNotFoundError(
+        f"'data_home' must hold {' or '.join(names)}, or its source must be reachable. Got no such file in "
+        f"{folder}, and {tried}. On a machine with internet, {save} without changing it, bring it into a "
+        "folder of this machine, and pass that folder as data_home=... or set the environment variable "
+        "FRHSIC_DATA_HOME to it."
+    )
+
+
+_CURE = "Delete the file if it is on this machine and fetch it again; if nothing changes, the source has."
+
+
+def _checked(content: bytes, sha256: str, name: str, where: PathLike) -> bytes:
+    got = hashlib.sha256(content).hexdigest()
+    if got != sha256:
+        raise ValueError(
+            f"'{name}' must have the sha256 {sha256}. Got {_looks_like(content)} with {got} from "
+            f"{where}. {_CURE}"
+        )
+    return content
+
+
+def _unpacked(content: bytes, path: Path) -> bytes:
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"'{path.name}' must be a whole gzip file. Got {_looks_like(content)} in {path} "
+            f"({error}). {_CURE}"
+        ) from error
+
+
+def _looks_like(content: bytes) -> str:
+    start = content[:512].lstrip().lower()
+    if start.startswith((b"<!doctype html", b"<html", b"<?xml")):
+        return f"a web page of {len(content):,} bytes"
+    return f"{len(content):,} bytes"
+
+
+def _keep(path: Path, content: bytes) -> None:
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            part.write_bytes(content)
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        warnings.warn(
+            f"'data_home' must be writable to keep {path.name}. Got {type(error).__name__}: {error}. The "
+            "data are returned, but the next call fetches them again: pass cache=False or another data_home.",
+            stacklevel=4,
+        )

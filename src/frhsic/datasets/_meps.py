@@ -1,0 +1,232 @@
+"""MEPS: who used much medical care in the United States of 2015 and 2016."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from frhsic.datasets._fetch import PathLike, data_folder, find, read, read_converted, zip_member
+from frhsic.datasets._files import MEPS_2015, MEPS_2016, MEPS_2016_COUNT
+from frhsic.datasets._frame import AsFrame, Column, check_as_frame, check_option, library, make_bunch
+
+_COLUMNS = [
+    "REGION", "AGE", "sex", "race", "MARRY", "FTSTU", "ACTDTY", "HONRDC", "RTHLTH", "MNHLTH", "HIBPDX",
+    "CHDDX", "ANGIDX", "MIDX", "OHRTDX", "STRKDX", "EMPHDX", "CHBRON", "CHOLDX", "CANCERDX", "DIABDX",
+    "JTPAIN", "ARTHDX", "ARTHTYPE", "ASTHDX", "ADHDADDX", "PREGNT", "WLKLIM", "ACTLIM", "SOCLIM",
+    "COGLIM", "DFHEAR42", "DFSEE42", "ADSMOK42", "PCS42", "MCS42", "K6SUM42", "PHQ242", "EMPST", "POVCAT",
+    "INSCOV",
+]  # fmt: skip
+_NUMBERS = ("AGE", "PCS42", "MCS42", "K6SUM42")
+_PAPER = [
+    "AGE", "sex", "race", "MARRY", "REGION", "POVCAT", "INSCOV", "DIABDX", "ARTHDX", "ASTHDX", "CANCERDX",
+    "MIDX", "STRKDX", "HIBPDX", "CHDDX", "ANGIDX", "OHRTDX",
+]  # fmt: skip
+_LAST_ROUND = [
+    "ACTDTY", "HONRDC", "RTHLTH", "MNHLTH", "CHBRON", "JTPAIN", "PREGNT", "WLKLIM", "ACTLIM", "SOCLIM",
+    "COGLIM", "EMPST", "REGION",
+]  # fmt: skip
+# year: (full-year file, panel, people after the filter)
+_RELEASES = {2015: ("h181", 19, 15_830), 2016: ("h192", 21, 15_675)}
+
+_URL = "https://meps.ahrq.gov/mepsweb/data_files/pufs/{release}ssp.zip"
+
+_DESCR = """
+MEPS (Medical Expenditure Panel Survey, Household Component)
+============================================================
+
+Source: Agency for Healthcare Research and Quality, full-year consolidated files HC-181 (2015, Panel 19) and
+HC-192 (2016, Panel 21), https://meps.ahrq.gov. Terms: AHRQ's data use agreement: statistical use only, no
+attempt to identify anyone.
+
+Each row is a person. The target is 1 for at least ten visits, nights or days of care in the year (office
+visits, outpatient visits, emergency visits, inpatient nights, home-health days); target="count" gives their
+number. The sensitive attribute of the paper is age (0 to 85).
+
+What was done: AIF360's filter (one panel; known region, age, marital status and asthma; no code below -1 in
+the other categories) and its 41 columns: 15,830 people in 2015, 15,675 in 2016. sex is 1 for women, race is
+1 for White people including Hispanics. Answers are categories with the survey's codes (-1: does not apply),
+age and three health scores are numbers. The survey weight is sample_weight, not a feature. features="paper"
+keeps what the paper names, as far as these columns hold it: sex, race, marital status, region, poverty,
+insurance and ten diagnoses (16 features; its 19 have schooling and two incomes as well). With missing="drop"
+people with a negative code in a feature that was kept are left out; then children go (diagnoses are asked of
+adults): 11,356 people of 18 to 85.
+
+Known problems:
+
+- Use of care is not need of care: those who are poorly insured use less at equal health. Do not read the
+  target as health (Obermeyer et al., Science 2019).
+- race is not AIF360's attribute, which counts only non-Hispanic White people as privileged.
+- The published scripts use both panels of HC-181 (n = 13,283, d = 19, codes as numbers), the text says Panel
+  19; that table cannot be rebuilt from these columns.
+- PCS42, MCS42 and K6SUM42 hold -1 or -9 where there is no score (40 % of the people, all children among
+  them): missing="nan" turns these into NaN. Ages above 85 are recorded as 85.
+- 736 people of 2015 (517 of 2016) have weight 0. The share of the target is 17.2 % (16.8 %) unweighted, 21.5
+  % (19.6 %) weighted. People of one household are not independent; the survey's strata are not in these
+  columns.
+- Five people of 2016 have no count (their target is 0); target="count" leaves them out.
+"""
+
+
+def fetch_meps(
+    year: int = 2015,
+    *,
+    features: Literal["aif360", "paper"] = "aif360",
+    target: Literal["ten_or_more", "count"] = "ten_or_more",
+    missing: Literal["code", "nan", "drop"] = "code",
+    sensitive: str | Sequence[str] = "AGE",
+    data_home: PathLike | None = None,
+    cache: bool = True,
+    as_frame: AsFrame = True,
+    return_X_y: bool = False,
+) -> Bunch:
+    """Load MEPS: 15,830 people, ten or more uses of medical care in a year, sensitive age.
+
+    The official files have no checksum that is known here. A download is checked by its structure: a zip
+    file with a SAS transport file that has the columns and, after the filter, the number of people that are
+    expected.
+
+    Parameters
+    ----------
+    year : {2015, 2016}, default=2015
+        Panel 19 in 2015, as in the paper, or Panel 21 in 2016.
+    features : {"aif360", "paper"}, default="aif360"
+        All columns of AIF360, or those that the paper names.
+    target : {"ten_or_more", "count"}, default="ten_or_more"
+        A label, or the number of uses (a regression task); the local file of 2015 has no number.
+    missing : {"code", "nan", "drop"}, default="code"
+        Keep negative codes, turn those in the three scores into NaN, or leave rows out that have any.
+    sensitive : str or sequence of str, default="AGE"
+        Columns that are moved from ``data`` to ``sensitive_features``.
+    data_home : path-like, default=None
+        The folder of the data files; by default ``FRHSIC_DATA_HOME``, else the user's cache folder.
+    cache : bool, default=True
+        Keep what was downloaded in that folder.
+    as_frame : bool or {"pandas", "polars"}, default=True
+        True for pandas, False for float64 arrays with the survey's codes.
+    return_X_y : bool, default=False
+        Return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch or tuple
+        As of :func:`fetch_adult`; ``sample_weight`` is the survey's weight.
+
+    Examples
+    --------
+    >>> meps = fetch_meps()
+    >>> meps.data.shape, round(float(meps.target.mean()), 4)
+    ((15830, 40), 0.1717)
+    """
+    check_option("year", year, tuple(_RELEASES))
+    check_option("features", features, ("aif360", "paper"))
+    check_option("target", target, ("ten_or_more", "count"))
+    check_option("missing", missing, ("code", "nan", "drop"))
+    check_as_frame(as_frame)
+    table = _load(year, target == "count", data_home, cache)
+    keep = np.isfinite(table["target"])
+    names = _COLUMNS if features == "aif360" else _PAPER
+    columns: dict[str, Column] = {name: table[name] for name in names}
+    if missing == "drop":
+        keep &= np.all([values >= 0 for values in columns.values()], axis=0)
+    elif missing == "nan":
+        columns |= {
+            name: np.where(columns[name] < 0, np.nan, columns[name]) for name in _NUMBERS if name in columns
+        }
+    columns = {name: values[keep] for name, values in columns.items()}
+    for name, values in columns.items():
+        if name not in ("PCS42", "MCS42") and np.isfinite(values).all():
+            columns[name] = values.astype(np.int64)
+    bunch = make_bunch(
+        columns,
+        (f"utilization_{target}", table["target"][keep].astype(np.int64)),
+        sensitive=sensitive,
+        categorical=[name for name in columns if name not in _NUMBERS],
+        weight=("PERWT", table["weight"][keep]),
+        as_frame=as_frame,
+        task="classification" if target == "ten_or_more" else "regression",
+        codes=True,
+        description=_DESCR,
+    )
+    return (bunch.data, bunch.target) if return_X_y else bunch
+
+
+def _load(year: int, count: bool, data_home: PathLike | None, cache: bool) -> dict[str, Column]:
+    """Load the 41 columns, "target" and "weight", from the local extract or else the official file."""
+    file = MEPS_2015 if year == 2015 else MEPS_2016
+    content = find(file, data_folder(data_home))
+    if content is not None and not (count and year == 2015):
+        table = _parse(content)
+        table["weight"], table["target"] = table.pop(f"PERWT{year - 2000}F"), table.pop("Probability")
+        if count:
+            # Y = log(count + 2), for the same people in the same order.
+            lines = read(MEPS_2016_COUNT, data_home=data_home, cache=cache).decode("ascii").splitlines()
+            logs = np.array([line.split(",")[3] or "nan" for line in lines[1:]], dtype=np.float64)
+            table["target"] = np.round(np.exp(logs) - 2)
+        return table
+    release = _RELEASES[year][0]
+    content = read_converted(
+        f"meps_{year}_{release}.csv.gz",
+        f"{release}ssp.zip",
+        _URL.format(release=release),
+        lambda content, where: _convert(content, where, year),
+        instead=() if count else file.copies,
+        data_home=data_home,
+        cache=cache,
+    )
+    table = _parse(content)
+    table["weight"], counts = table.pop(f"PERWT{year - 2000}F"), table.pop("COUNT")
+    table["target"] = np.where(counts < 0, np.nan, counts) if count else (counts >= 10).astype(np.float64)
+    return table
+
+
+def _parse(content: bytes) -> dict[str, Column]:
+    header, *lines = content.decode("ascii").splitlines()
+    values = np.loadtxt(lines, delimiter=",")
+    return dict(zip(header.split(","), values.T, strict=True))
+
+
+def _convert(content: bytes, where: PathLike, year: int) -> bytes:
+    """Take AIF360's rows and columns out of the official file, as CSV."""
+    pd = library("pandas", "to read the SAS transport file of MEPS")
+    release, panel, people = _RELEASES[year]
+    transport = zip_member(content, lambda name: name.lower() == f"{release}.ssp", where)
+    yy = year - 2000
+    # Columns of the fifth (or third) interview lose their suffix; diagnoses and scores have none.
+    official = {
+        **{name: name for name in _COLUMNS},
+        **{name: f"{name}53" for name in _LAST_ROUND},
+        **{name: f"{name}53X" for name in ("FTSTU", "MARRY", "AGE")},
+        **{name: f"{name}{yy}" for name in ("POVCAT", "INSCOV")},
+        "sex": "SEX",
+        "race": "RACEV2X",
+    }
+    uses = [f"{name}{yy}" for name in ("OBTOTV", "OPTOTV", "ERTOT", "IPNGTD", "HHTOTD")]
+    weight = f"PERWT{yy}F"
+    try:
+        raw: Any = pd.read_sas(io.BytesIO(transport), format="xport")
+        raw = raw[[*official.values(), *uses, weight, "PANEL", "EDUCYR", "HIDEG"]]
+    except (ValueError, KeyError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"'{where}' must hold the SAS transport file {release}.ssp of MEPS {year}. Got one that lacks "
+            f"what is needed: {error}. Download it again."
+        ) from error
+    known = [c for name, c in official.items() if name not in ("sex", "race", "PCS42", "MCS42", "K6SUM42")]
+    must = [official[name] for name in ("REGION", "AGE", "MARRY", "ASTHDX")]
+    keep = (raw["PANEL"] == panel) & (raw[must] >= 0).all(axis=1)
+    raw = raw[keep & (raw[[*known, "EDUCYR", "HIDEG"]] >= -1).all(axis=1)]
+    if len(raw) != people:
+        raise ValueError(
+            f"'{where}' must give {people:,} people of Panel {panel}. Got {len(raw):,}. AHRQ may have "
+            "released a new file: compare its documentation before you use it."
+        )
+    table = raw[list(official.values())].set_axis(list(official), axis=1)
+    table["sex"] = (table["sex"] == 2).astype(int)
+    table["race"] = (table["race"] == 1).astype(int)
+    table[weight] = raw[weight]
+    table["COUNT"] = raw[uses].sum(axis=1)
+    text: str = table.to_csv(index=False, lineterminator="\n")
+    return text.encode("ascii")

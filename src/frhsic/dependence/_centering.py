@@ -1,0 +1,93 @@
+"""Centring: the only place where the matrix H of the paper appears.
+
+With weights w that sum to one, H = I - 1 w' and the centred Gram matrix is L~ = H L H'. Both estimators of
+HSIC are linear in the Gram matrix of Z, <K, M>, with a matrix M that depends on S alone:
+
+    biased     M_ij = w_i w_j L~_ij                                   (equation hsic_empirical for w = 1/n)
+    unbiased   M_ij = U(L)_ij / (n (n - 3))                           (U: U-centring, zero on the diagonal)
+
+because H (and U) are projections for the inner product, so centring one side is enough.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+Estimator = Literal["biased", "unbiased"]
+
+
+class Centred(NamedTuple):
+    """M as ``matrix * factor``: the factor is kept apart so that no entry becomes denormal in float32."""
+
+    matrix: Tensor
+    factor: float
+
+
+def centred(L: Tensor, w: Tensor | None, estimator: Estimator) -> Centred:
+    """Return M with HSIC = <K, M> for the Gram matrix L ``(..., n, n)``."""
+    n = L.shape[-1]
+    if estimator == "unbiased":
+        return Centred(_u_centred(L), 1.0 / (n * (n - 3)))
+    if w is None:
+        # Sums, not means, and the division last: fewer passes over n x n numbers at batch size.
+        row = L.sum(dim=-1, keepdim=True)
+        half = torch.sub(row, row.sum(dim=-2, keepdim=True), alpha=0.5 / n)
+        return Centred(torch.sub(L, half, alpha=1.0 / n).sub_(half.mT, alpha=1.0 / n), 1.0 / (n * n))
+    half = _half_rows(L, w)
+    u = n * w
+    return Centred((L - half).sub_(half.mT) * (u[:, None] * u), 1.0 / (n * n))
+
+
+def _half_rows(L: Tensor, w: Tensor) -> Tensor:
+    """Return h ``(..., n, 1)`` with L~_ij = L_ij - h_i - h_j."""
+    row = (L @ w).unsqueeze(-1)
+    return row - 0.5 * (w @ row).unsqueeze(-2)
+
+
+def _u_centred(L: Tensor) -> Tensor:
+    n = L.shape[-1]
+    off = L - torch.diag_embed(L.diagonal(dim1=-2, dim2=-1))
+    row = off.sum(dim=-1, keepdim=True) / (n - 2)
+    half = row - row.sum(dim=-2, keepdim=True) / (2 * (n - 1))
+    U = off - half - half.mT
+    return U - torch.diag_embed(U.diagonal(dim1=-2, dim2=-1))
+
+
+class PairSums(NamedTuple):
+    """What one pass over all pairs leaves behind: enough for either estimator.
+
+    For the unbiased estimator the diagonal is left out of every sum.
+    """
+
+    product: Tensor  # sum_ij w_i w_j K_ij L_ij
+    row_k: Tensor  # sum_j w_j K_ij, shape (..., n)
+    row_l: Tensor  # sum_j w_j L_ij
+
+
+def hsic_from_sums(sums: PairSums, w: Tensor, estimator: Estimator) -> Tensor:
+    """Return HSIC from sums over pairs; w sums to one (and is 1/n for the unbiased estimator)."""
+    product, k, m = sums
+    n = w.shape[0]
+    total = (k @ w) * (m @ w)
+    cross = (k * m) @ w
+    if estimator == "biased":
+        return product - 2.0 * cross + total
+    # With w = 1/n: n^2 product = tr(K L), n^3 cross = 1'K L 1, n^4 total = 1'K1 1'L1, diagonals left out.
+    scaled = product + n * n / ((n - 1) * (n - 2)) * total - 2.0 * n / (n - 2) * cross
+    return scaled * n / (n - 3)
+
+
+def both_centred(K: Tensor, w: Tensor | None, estimator: Estimator) -> Tensor:
+    """Return K~ such that HSIC is <K~, L~> up to one factor: D^1/2 H K H' D^1/2 (D = diag(w)), or U(K).
+
+    The biased form has the spectrum of the covariance operator.
+    """
+    if estimator == "unbiased":
+        return _u_centred(K)
+    if w is None:
+        return centred(K, None, "biased").matrix / K.shape[-1]
+    half = _half_rows(K, w)
+    return (K - half - half.mT) * (w[:, None] * w).sqrt()

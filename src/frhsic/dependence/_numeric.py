@@ -1,0 +1,11 @@
+"""Small numerical pieces that several measures share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def signed_root(v: Tensor) -> Tensor:
+    """Return sign(v) sqrt(|v|), linear below the rounding error so that the gradient is finite."""
+    return v / v.abs().clamp_min(torch.finfo(v.dtype).eps).sqrt()

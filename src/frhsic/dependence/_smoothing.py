@@ -1,0 +1,49 @@
+"""Smoothing along S, for the measures that estimate a conditional law or mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from frhsic.data import Sensitive
+from frhsic.kernels import Kernel, default_kernel
+
+
+def check_bandwidth(bandwidth_s: float) -> float:
+    """Return the bandwidth, or say what it must be."""
+    if not 0 < bandwidth_s < float("inf"):
+        raise ValueError(
+            f"'bandwidth_s' must be a positive number, a fraction of the range of S. Got {bandwidth_s!r}. "
+            "Take 0.1 for a tenth of the range."
+        )
+    return float(bandwidth_s)
+
+
+def check_range(range_s: float | None) -> float | None:
+    """Return the range, or say what it must be."""
+    if range_s is not None and not 0 < range_s < float("inf"):
+        raise ValueError(
+            f"'range_s' must be a positive number or None. Got {range_s!r}. "
+            "Leave it out to take it from the sample."
+        )
+    return range_s
+
+
+def ranges_of(s: Sensitive) -> tuple[float, ...]:
+    """Return the range of each column; 1 for categories and constant columns, where it is not used."""
+    spans = (s.values.amax(dim=0) - s.values.amin(dim=0)).tolist()
+    return tuple(
+        span if kind == "continuous" and span > 0 else 1.0 for span, kind in zip(spans, s.kinds, strict=True)
+    )
+
+
+def smoother(s: Sensitive, bandwidth_s: float, ranges: Sequence[float] | None) -> Kernel:
+    """Return the smoothing kernel: Gaussian with that fraction of each range, exact match for categories."""
+    ranges = ranges_of(s) if ranges is None else ranges
+    return default_kernel(s.kinds, [bandwidth_s * span for span in ranges])
+
+
+def row_weights(s: Sensitive, w: Tensor | None) -> Tensor:
+    """Return the weights of rows, equal ones for None."""
+    return s.values.new_full((len(s),), 1.0 / len(s)) if w is None else w

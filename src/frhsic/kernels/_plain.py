@@ -1,0 +1,158 @@
+"""Kernels without a bandwidth: linear, energy (of distance covariance) and delta."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from frhsic.kernels._base import Kernel
+from frhsic.kernels._scale import distances, weighted_mean, whitening
+
+
+@dataclass(frozen=True, eq=False)
+class _Anchored(Kernel, ABC):
+    whiten: bool | Tensor = False
+    origin: Tensor | None = None
+
+    def _moved(self, x: Tensor) -> Tensor:
+        if self.whiten is True:
+            raise ValueError(
+                "'whiten' must be resolved before the kernel is evaluated. Got the rule whiten=True. "
+                "Fix it on data first: kernel.calibrate(x, freeze=True)."
+            )
+        if self.origin is not None:
+            x = x - self.origin
+        return x @ self.whiten if isinstance(self.whiten, Tensor) else x
+
+    def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
+        """Resolve the whitening and move the origin to the mean row.
+
+        Centred Gram matrices do not depend on the origin; at the mean row their entries cancel least.
+        """
+        transform = whitening(x, weights) if self.whiten is True else self.whiten
+        origin = weighted_mean(x.detach(), weights) if self.origin is None else self.origin
+        return replace(self, whiten=transform, origin=origin)
+
+    def calibrate(
+        self,
+        x: Tensor,
+        *,
+        weights: Tensor | None = None,
+        generator: torch.Generator | None = None,  # noqa: ARG002
+        freeze: bool = False,
+    ) -> Self:
+        """Nothing to fix unless ``freeze``: then the whitening and the origin."""
+        return self.bind(x.detach(), weights) if freeze else self
+
+    @property
+    def bound(self) -> float:
+        """Infinite."""
+        return float("inf")
+
+
+class Linear(_Anchored):
+    """The similarity <x, y>: it sees the covariance of x with s and nothing else, so a U-shape is invisible.
+
+    Parameters
+    ----------
+    whiten : bool, default=False
+        Evaluate on whitened rows.
+    origin : Tensor of shape (d,) or None, default=None
+        The point from which rows are measured; HSIC does not depend on it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Linear().gram(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]])).item()
+    11.0
+    """
+
+    def gram(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the inner products of rows, shape ``(..., n, m)``."""
+        return self._moved(a) @ self._moved(b).mT
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Return the squared norms, shape ``(..., n)``."""
+        return self._moved(x).square().sum(dim=-1)
+
+    def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
+        """Return factor tr(x' M x), shape ``(...)``, without the Gram matrix of x."""
+        x = self._moved(x)
+        return (x * (M @ x)).sum(dim=(-2, -1)) * factor
+
+    def quadratic(self, x: Tensor, E: Tensor) -> Tensor:
+        """Return |x' e|^2 for each row e of E, shape ``(..., a)``."""
+        return (E @ self._moved(x)).square().sum(dim=-1)
+
+
+class Energy(_Anchored):
+    """The similarity (|x| + |y| - |x - y|) / 2, for which squared distance covariance is 4 HSIC.
+
+    Parameters
+    ----------
+    whiten : bool, default=False
+        Evaluate on whitened rows.
+    origin : Tensor of shape (d,) or None, default=None
+        The point from which norms are measured; HSIC does not depend on it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Energy().gram(torch.tensor([[1.0]]), torch.tensor([[3.0]])).item()
+    1.0
+    """
+
+    def gram(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the Gram matrix, shape ``(..., n, m)``."""
+        a, b = self._moved(a), self._moved(b)
+        zero = a.new_zeros((*a.shape[:-2], 1, a.shape[-1]))
+        return 0.5 * (distances(a, zero) + distances(b, zero).mT - distances(a, b))
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Return the norms, shape ``(..., n)``."""
+        return torch.linalg.vector_norm(self._moved(x), dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Delta(Kernel):
+    """The similarity 1 if all columns agree, else 0: the kernel of categories.
+
+    Examples
+    --------
+    >>> import torch
+    >>> codes = torch.tensor([[0.0], [1.0], [1.0]])
+    >>> Delta().gram(codes, codes)[1]
+    tensor([0., 1., 1.])
+    """
+
+    def gram(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the matrix of agreements, shape ``(..., n, m)``."""
+        return (a.unsqueeze(-2) == b.unsqueeze(-3)).all(dim=-1).to(a.dtype)
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Return ones, shape ``(..., n)``."""
+        return torch.ones_like(x[..., 0])
+
+    def bind(self, x: Tensor, weights: Tensor | None = None) -> Delta:  # noqa: ARG002
+        """Nothing to resolve."""
+        return self
+
+    def calibrate(
+        self,
+        x: Tensor,  # noqa: ARG002
+        *,
+        weights: Tensor | None = None,  # noqa: ARG002
+        generator: torch.Generator | None = None,  # noqa: ARG002
+        freeze: bool = False,  # noqa: ARG002
+    ) -> Delta:
+        """Nothing to fix."""
+        return self
+
+    @property
+    def bound(self) -> float:
+        """One."""
+        return 1.0

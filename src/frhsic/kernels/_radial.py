@@ -1,0 +1,296 @@
+"""Kernels of the distance alone: Gaussian, Laplace, inverse multiquadric."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from frhsic.kernels._base import Kernel, Tiles
+from frhsic.kernels._scale import (
+    Rule,
+    distances,
+    exponent,
+    median_bandwidth,
+    scale_free_bandwidth,
+    self_exponent,
+    weighted_mean,
+    whitening,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Radial(Kernel, ABC):
+    bandwidth: float | Rule | Tensor = "median"
+    whiten: bool | Tensor = False
+    # Subtracted before rows are divided or whitened, or else float32 rounds away what is far from zero.
+    _origin: Tensor | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        sigma = self.bandwidth
+        if isinstance(sigma, Tensor) or sigma in ("median", "scale-free"):
+            return
+        if isinstance(sigma, str) or not 0 < sigma < float("inf"):
+            raise ValueError(
+                f"'bandwidth' must be a positive number, 'median' or 'scale-free'. Got {sigma!r}. "
+                "Leave it out for the median of the pairwise distances."
+            )
+
+    @abstractmethod
+    def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
+        """Return the kernel with bandwidth rate^(-1/2)."""
+
+    def _whitened(self, x: Tensor) -> Tensor:
+        if self._origin is not None:
+            x = x - self._origin
+        return x @ self.whiten if isinstance(self.whiten, Tensor) else x
+
+    def _rate(self) -> float:
+        """Return 1 / sigma^2 for a number; bandwidths that are tensors divide the rows instead."""
+        if isinstance(self.bandwidth, str) or self.whiten is True:
+            rule = self.bandwidth if isinstance(self.bandwidth, str) else "whiten=True"
+            raise ValueError(
+                f"'bandwidth' must be a number before the kernel is evaluated. Got the rule {rule!r}. "
+                "Fix it on data first: kernel.calibrate(x, freeze=True)."
+            )
+        return 1.0 if isinstance(self.bandwidth, Tensor) else self.bandwidth**-2
+
+    def _rows(self, x: Tensor) -> Tensor:
+        x = self._whitened(x)
+        return x / self.bandwidth.to(x)[..., None, None] if isinstance(self.bandwidth, Tensor) else x
+
+    def gram(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the Gram matrix, shape ``(..., n, m)``; the bandwidth must be a number by now."""
+        rate = self._rate()
+        rows = self._rows(a)
+        return self._profile(rows, rows if b is a else self._rows(b), rate)
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Return ones, shape ``(..., n)``."""
+        return torch.ones_like(x[..., 0])
+
+    def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
+        """Resolve whitening, then the bandwidth, on the rows of x."""
+        if self.whiten is not True and not isinstance(self.bandwidth, str):
+            return self
+        transform = whitening(x, weights) if self.whiten is True else self.whiten
+        fixed = replace(self, whiten=transform, _origin=weighted_mean(x.detach(), weights))
+        if isinstance(self.bandwidth, str):
+            x = fixed._whitened(x)
+            free = self.bandwidth == "scale-free"
+            sigma = scale_free_bandwidth(x, weights) if free else median_bandwidth(x)
+            fixed = replace(fixed, bandwidth=sigma)
+        return fixed
+
+    def calibrate(
+        self,
+        x: Tensor,
+        *,
+        weights: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        freeze: bool = False,
+    ) -> Self:
+        """Fix ``"median"`` on the rows of x; with ``freeze`` also ``"scale-free"`` and the whitening."""
+        x = x.detach()
+        fixed = self
+        if self.bandwidth == "median":
+            seen = x @ whitening(x, weights) if self.whiten is True else self._whitened(x)
+            sigma = median_bandwidth(seen, generator)
+            fixed = replace(self, bandwidth=sigma.item() if sigma.ndim == 0 else sigma)
+        return fixed.bind(x, weights) if freeze else fixed
+
+    @property
+    def bound(self) -> float:
+        """One: k(x, x) = 1 for every x."""
+        return 1.0
+
+
+class Gaussian(_Radial):
+    """The similarity exp(-|x - y|^2 / (2 sigma^2)), the paper's kernel on Z and on S.
+
+    Parameters
+    ----------
+    bandwidth : float, "median" or "scale-free", default="median"
+        sigma. ``"median"`` is the median pairwise distance (of 2,000 random rows at most). ``"scale-free"``
+        is sigma^2 = 2 tr Cov(x), computed at each evaluation inside the graph, so that multiplying x by a
+        constant changes nothing. It is then not one fixed kernel: the results that compare a sample with its
+        population or a test with a training sample (uniform concentration, certificates) do not apply until
+        it is frozen with ``calibrate(x, freeze=True)``; the identities and bounds that hold for each sample
+        by itself do.
+    whiten : bool, default=False
+        Evaluate on whitened rows: blind to the scale of each direction of x.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.tensor([[0.0], [1.0]])
+    >>> Gaussian(1.0).gram(x, x)
+    tensor([[1.0000, 0.6065],
+            [0.6065, 1.0000]])
+    """
+
+    def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
+        return exponent(a, b, rate).clamp_min_(_floor(a)).exp_()
+
+    def tiles(self, x: Tensor) -> Tiles:
+        """Return blocks that cost one matrix product and one exponential each.
+
+        Rows (x, h, 1) on the left and (x, 1, h) on the right, h = -|x|^2 / 2, have the exponent as product.
+        """
+        x = self._rows(x)
+        x = (x - x.detach().mean(dim=-2, keepdim=True)) * self._rate() ** 0.5
+        half = -0.5 * (x * x).sum(dim=-1, keepdim=True)
+        ones = torch.ones_like(half)
+        left, right = torch.cat((x, half, ones), dim=-1), torch.cat((x, ones, half), dim=-1).mT
+        floor = _floor(x)
+        reaches = bool(4.0 * half.detach().amin() < floor)  # |x_i - x_j|^2 / 2 <= |x_i|^2 + |x_j|^2
+
+        def block(rows: slice, columns: slice) -> Tensor:
+            E = left[..., rows, :] @ right[..., columns]
+            return E.clamp_min_(floor).exp_() if reaches else E.exp_()
+
+        return block
+
+    def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
+        """Return factor sum_ij M_ij k(x_i, x_j) by one matrix product forward and one for the gradient."""
+        return gaussian_inner(self._rows(x), M, self._rate(), factor)
+
+
+class Laplace(_Radial):
+    """The similarity exp(-|x - y| / sigma), with the Euclidean norm.
+
+    Parameters
+    ----------
+    bandwidth : float, "median" or "scale-free", default="median"
+        sigma, by the rules of :class:`Gaussian`.
+    whiten : bool, default=False
+        Evaluate on whitened rows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Laplace(2.0).gram(torch.zeros(1, 1), torch.ones(1, 1))
+    tensor([[0.6065]])
+    """
+
+    def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
+        return (-(rate**0.5) * distances(a, b)).clamp_min_(_floor(a)).exp_()
+
+
+class InverseMultiquadric(_Radial):
+    """The similarity (1 + |x - y|^2 / sigma^2)^(-1/2): heavy tails, gradients that reach far pairs.
+
+    Parameters
+    ----------
+    bandwidth : float, "median" or "scale-free", default="median"
+        sigma, by the rules of :class:`Gaussian`.
+    whiten : bool, default=False
+        Evaluate on whitened rows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> InverseMultiquadric(1.0).gram(torch.zeros(1, 1), torch.ones(1, 1))
+    tensor([[0.7071]])
+    """
+
+    def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
+        return (1.0 - 2.0 * exponent(a, b, rate).clamp_max_(0.0)).rsqrt()
+
+
+def _floor(x: Tensor) -> float:
+    """Return the exponent below which exp is as good as zero, chosen so that no product becomes denormal.
+
+    exp of -87 and below takes some hundred times as long as exp of -60 in float32, and a denormal factor
+    slows down the matrix products that follow; 1e-26 and 1e-260 are zero to any sum of kernel values.
+    """
+    return -60.0 if x.dtype == torch.float32 else -600.0
+
+
+def gaussian_inner(x: Tensor, M: Tensor, rate: float = 1.0, factor: float = 1.0) -> Tensor:
+    """Return factor sum_ij M_ij exp(-rate |x_i - x_j|^2 / 2), shape ``(...)``, for a constant symmetric M.
+
+    With W = M * K the gradient is 2 rate factor (W x - diag(W 1) x): value and gradient together cost two
+    matrix products and one exponential.
+    """
+    try:
+        value: Tensor = _Fused.apply(x, M, rate, factor)  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        # Under torch.func (vmap, grad, jacrev) a Function must have setup_context, whose dispatch costs as
+        # much time as one of the products at batch size; so only what needs it pays for it.
+        value = _Composable.apply(x, M, rate, factor)  # type: ignore[no-untyped-call]
+    return value
+
+
+def _value_and_gradient(
+    x: Tensor, M: Tensor, rate: float, factor: float, need_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    x = (x - x.mean(dim=-2, keepdim=True)).mul_(rate**0.5)
+    W = self_exponent(x).clamp_min_(_floor(x)).exp_().mul_(M)
+    mass = W.sum(dim=-1, keepdim=True)
+    value = mass.sum(dim=(-2, -1)).mul_(factor)
+    if not need_gradient:
+        return value, value
+    gradient = (W @ x).addcmul_(mass, x, value=-1.0)
+    return value, gradient.mul_(2.0 * rate**0.5 * factor)
+
+
+def _differentiable_gradient(x: Tensor, M: Tensor, rate: float, factor: float) -> Tensor:
+    """Return the same gradient as a function of x that can be differentiated once more."""
+    W = M * exponent(x, x, rate).clamp_min(_floor(x)).exp()
+    return (2.0 * rate * factor) * (W @ x - W.sum(dim=-1, keepdim=True) * x)
+
+
+def _spread(grad: Tensor) -> Tensor:
+    return grad if grad.ndim == 0 else grad[..., None, None]
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, M: Tensor, rate: float, factor: float) -> Tensor:
+        value, gradient = _value_and_gradient(x, M, rate, factor, ctx.needs_input_grad[0])
+        ctx.scales = rate, factor
+        ctx.save_for_backward(x, M, gradient)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        x, M, gradient = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            gradient = _differentiable_gradient(x, M, *ctx.scales)
+        return _spread(grad) * gradient, None, None, None
+
+
+class _Composable(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, M: Tensor, rate: float, factor: float) -> Tensor:
+        return _value_and_gradient(x, M, rate, factor, need_gradient=False)[0]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float, float], output: Tensor) -> None:  # noqa: ARG004
+        x, M, *ctx.scales = inputs
+        ctx.save_for_backward(x, M)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        x, M = ctx.saved_tensors
+        return _spread(grad) * _differentiable_gradient(x, M, *ctx.scales), None, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], x: Tensor, M: Tensor, rate: float, factor: float
+    ) -> tuple[Tensor, int]:
+        # A stack of models is what the function takes anyway.
+        x = (
+            x.unsqueeze(0).expand(info.batch_size, *x.shape)
+            if in_dims[0] is None
+            else x.movedim(in_dims[0], 0)
+        )
+        if in_dims[1] is not None:
+            M = M.movedim(in_dims[1], 0)
+            M = M.reshape(len(M), *(1,) * (x.ndim - M.ndim), *M.shape[1:])
+        value: Tensor = _Composable.apply(x, M, rate, factor)  # type: ignore[no-untyped-call]
+        return value, 0

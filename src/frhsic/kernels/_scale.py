@@ -1,0 +1,98 @@
+"""Scales: bandwidth rules, whitening, and distances that do not cancel."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Rule = Literal["median", "scale-free"]
+
+# Rows above which the median is taken on a random subsample: 2,000 rows are 2 million pairs.
+MEDIAN_ROWS = 2_000
+
+
+def weighted_mean(x: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the mean row of x, shape ``(..., 1, d)``; weights ``(n,)`` sum to one."""
+    if weights is None:
+        return x.mean(dim=-2, keepdim=True)
+    return (weights[:, None] * x).sum(dim=-2, keepdim=True)
+
+
+def exponent(a: Tensor, b: Tensor, rate: float = 1.0) -> Tensor:
+    """Return -rate |a_i - b_j|^2 / 2, shape ``(..., n, m)``.
+
+    One matrix product of rows centred at a common point: centring keeps the expansion a.b - |a|^2/2 - |b|^2/2
+    from cancelling when the data sit far from zero. One column is subtracted directly.
+    """
+    if a.shape[-1] == 1:
+        gap = a - b.mT
+        squared = gap * gap if gap.requires_grad else gap.mul_(gap)
+        return squared.mul_(-0.5 * rate)
+    centre = a.detach().mean(dim=-2, keepdim=True)
+    if a is b:
+        return self_exponent(a - centre).mul_(rate)
+    a, b = a - centre, b - centre
+    half_a, half_b = (0.5 * (x * x).sum(dim=-1) for x in (a, b))
+    return (a @ b.mT).sub_(half_a.unsqueeze(-1)).sub_(half_b.unsqueeze(-2)).mul_(rate)
+
+
+def self_exponent(x: Tensor) -> Tensor:
+    """Return -|x_i - x_j|^2 / 2 for centred rows; the norms are read off the diagonal, which becomes zero."""
+    E = x @ x.mT
+    half = E.diagonal(dim1=-2, dim2=-1) * 0.5
+    return E.sub_(half.unsqueeze(-1)).sub_(half.unsqueeze(-2))
+
+
+def distances(a: Tensor, b: Tensor) -> Tensor:
+    """Return |a_i - b_j|, shape ``(..., n, m)``, exactly zero for equal rows and with gradient zero there."""
+    return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def median_bandwidth(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Return the lower median of the pairwise distances between rows of x, one for each leading index.
+
+    Above 2,000 rows a random subsample of 2,000 is used (``generator=None`` draws it from seed 0, so that
+    calling twice gives the same number). When half of the pairs coincide the median of the others is taken;
+    when all do, 1.
+    """
+    x = x.detach()
+    n = x.shape[-2]
+    if n > MEDIAN_ROWS:
+        generator = generator or torch.Generator().manual_seed(0)
+        rows = torch.randperm(n, generator=generator)[:MEDIAN_ROWS].to(x.device)
+        x, n = x[..., rows, :], MEDIAN_ROWS
+    i, j = torch.triu_indices(n, n, offset=1, device=x.device)
+    r = distances(x, x)[..., i, j]
+    median = r.median(dim=-1).values
+    if bool((median > 0).all()):
+        return median
+    apart = torch.where(r > 0, r, torch.nan).nanmedian(dim=-1).values
+    return torch.where(median > 0, median, apart).nan_to_num(1.0)
+
+
+def scale_free_bandwidth(x: Tensor, weights: Tensor | None) -> Tensor:
+    """Return sigma with sigma^2 = 2 tr Cov_w(x), the mean squared distance, inside the graph and floored."""
+    spread = (x - weighted_mean(x, weights)).square().sum(dim=-1)
+    mean = spread.mean(dim=-1) if weights is None else spread @ weights
+    return (2.0 * mean).clamp_min(torch.finfo(x.dtype).tiny ** 0.5).sqrt()
+
+
+def whitening(x: Tensor, weights: Tensor | None) -> Tensor:
+    """Return T ``(..., d, d)`` such that x T has unit covariance, inside the graph.
+
+    Columns are first brought to unit variance, which is exact at any scale; the correlation matrix that is
+    left gets a small ridge, so that a direction without variance stays finite instead of being blown up.
+    """
+    d = x.shape[-1]
+    eps = torch.finfo(x.dtype).eps
+    x = x - weighted_mean(x, weights)
+    w = torch.full_like(x[..., :1], 1.0 / x.shape[-2]) if weights is None else weights[:, None]
+    sd = (w * x.square()).sum(dim=-2, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny ** 0.5).sqrt()
+    x = x / sd
+    correlation = (w * x).mT @ x
+    ridge = (100.0 * d * eps) * torch.eye(d, dtype=x.dtype, device=x.device)
+    root = torch.linalg.cholesky(correlation + ridge)
+    eye = torch.eye(d, dtype=x.dtype, device=x.device).expand_as(root)
+    return torch.linalg.solve_triangular(root, eye, upper=False).mT / sd.mT

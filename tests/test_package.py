@@ -1,0 +1,56 @@
+"""Claims about the package as a whole: what importing does, and that examples run."""
+
+import ast
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import frhsic
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def test_importing_loads_no_heavy_library():
+    heavy = "{'matplotlib', 'ray', 'jinja2', 'pandas', 'polars', 'pyarrow'}"
+    code = f"import sys, frhsic; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_importing_is_silent_and_has_a_null_handler():
+    done = subprocess.run([sys.executable, "-c", "import frhsic"], capture_output=True, text=True, check=True)
+    assert done.stdout == done.stderr == ""
+    assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("frhsic").handlers)
+
+
+def test_the_face_lists_what_exists_and_no_more_than_twenty_names():
+    assert len(frhsic.__all__) <= 20
+    assert frhsic.__all__ == sorted(frhsic.__all__, key=lambda name: (not name.isupper(), name))
+    for name in frhsic.__all__:
+        assert getattr(frhsic, name).__doc__
+
+
+def test_no_module_prints_or_imports_the_face():
+    for path in (ROOT / "src" / "frhsic").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id != "print", path
+            if isinstance(node, ast.Import):
+                assert all(alias.name != "frhsic" for alias in node.names), path
+            if isinstance(node, ast.ImportFrom):
+                assert node.module != "frhsic", path
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs(path, tmp_path):
+    if "fetch_" in path.read_text() and "FRHSIC_DATA_HOME" not in os.environ:
+        pytest.skip("needs the real data: set FRHSIC_DATA_HOME")
+    command = [sys.executable, "-W", "error", str(path), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(path.read_text().splitlines()) <= 80
