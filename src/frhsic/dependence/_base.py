@@ -41,8 +41,8 @@ class Dependence(nn.Module, ABC):
     def calibrate(self, z: Tensor, s: Tensor | Sensitive, generator: torch.Generator | None = None) -> Self:
         """Return this measure with every data-dependent scale fixed on these rows.
 
-        Calibrated measures do not depend on the order of rows, and give numbers that can be compared between
-        samples.
+        Calibrated measures do not depend on the order of rows (but ``EIPM(anchors=...)`` does among equal S),
+        and give numbers that can be compared between samples.
         """
         z, s, _ = self._checked(z, s, None)
         return self._calibrated(z.detach(), s, generator)

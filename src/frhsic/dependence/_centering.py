@@ -56,28 +56,27 @@ def _u_centred(L: Tensor) -> Tensor:
     return U - torch.diag_embed(U.diagonal(dim1=-2, dim2=-1))
 
 
-class PairSums(NamedTuple):
-    """What one pass over all pairs leaves behind: enough for either estimator.
+class GramSums(NamedTuple):
+    """What a pass over all pairs leaves behind of a Gram matrix K."""
 
-    For the unbiased estimator the diagonal is left out of every sum.
+    square: Tensor  # sum_ij w_i w_j K_ij^2
+    rows: Tensor  # sum_j w_j K_ij, shape (..., n)
+    diagonal: Tensor  # K_ii, shape (..., n)
+
+
+def hsic_from_sums(product: Tensor, k: GramSums, m: GramSums, w: Tensor, estimator: Estimator) -> Tensor:
+    """Return HSIC from product = sum_ij w_i w_j K_ij L_ij and the sums of K and L.
+
+    w sums to one, and is 1/n for the unbiased estimator, which leaves both diagonals out of every sum.
     """
-
-    product: Tensor  # sum_ij w_i w_j K_ij L_ij
-    row_k: Tensor  # sum_j w_j K_ij, shape (..., n)
-    row_l: Tensor  # sum_j w_j L_ij
-
-
-def hsic_from_sums(sums: PairSums, w: Tensor, estimator: Estimator) -> Tensor:
-    """Return HSIC from sums over pairs; w sums to one (and is 1/n for the unbiased estimator)."""
-    product, k, m = sums
-    n = w.shape[0]
-    total = (k @ w) * (m @ w)
-    cross = (k * m) @ w
     if estimator == "biased":
-        return product - 2.0 * cross + total
-    # With w = 1/n: n^2 product = tr(K L), n^3 cross = 1'K L 1, n^4 total = 1'K1 1'L1, diagonals left out.
-    scaled = product + n * n / ((n - 1) * (n - 2)) * total - 2.0 * n / (n - 2) * cross
-    return scaled * n / (n - 3)
+        return product - 2.0 * ((k.rows * m.rows) @ w) + (k.rows @ w) * (m.rows @ w)
+    n = w.shape[0]
+    product = product - (k.diagonal * m.diagonal) @ w / n
+    k_rows, m_rows = k.rows - k.diagonal / n, m.rows - m.diagonal / n
+    # n^2 product = tr(K L), n^3 cross = 1'K L 1, n^4 total = 1'K1 1'L1 in Song et al.'s formula.
+    total, cross = (k_rows @ w) * (m_rows @ w), (k_rows * m_rows) @ w
+    return (product + n * n / ((n - 1) * (n - 2)) * total - 2.0 * n / (n - 2) * cross) * n / (n - 3)
 
 
 def both_centred(K: Tensor, w: Tensor | None, estimator: Estimator) -> Tensor:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from frhsic.kernels import Kernel
 
-# What may be left of the trace. A factor wider than a quarter of the rows (or 512) saves nothing.
+# What may be left of the trace.
 _RESIDUAL = 1e-12
-_WIDEST = 512
 
 
-def pivoted_factor(kernel: Kernel, x: Tensor) -> Tensor | None:
-    """Return F ``(n, r)`` with F F' equal to the Gram matrix of x up to 1e-12 of its trace, or None.
+def pivoted_factor(kernel: Kernel, x: Tensor, widest: int = 512) -> Tensor | None:
+    """Return F ``(n, r)``, float64, with F F' the Gram matrix of x up to 1e-12 of its trace, or None.
 
     Incomplete Cholesky factorisation with pivoting: r columns of the Gram matrix are evaluated and the matrix
-    itself is never formed. None when the numerical rank is too high for the factor to be of use.
+    itself is never formed. None when the numerical rank is above ``widest`` or a quarter of the rows.
     """
+    x = x.detach().double()
     n = len(x)
     left = kernel.diagonal(x).clone()
     allowed = _RESIDUAL * float(left.sum())
-    widest = min(_WIDEST, max(8, n // 4))
-    F = x.new_zeros((n, widest))
-    for r in range(widest):
+    F = x.new_zeros((n, 32))
+    for r in range(min(widest, max(8, n // 4))):
         if float(left.sum()) <= allowed:
             return F[:, :r]
+        if r == F.shape[1]:
+            F = torch.cat((F, torch.zeros_like(F)), dim=1)
         pivot = int(left.argmax())
         column = kernel.gram(x, x[pivot : pivot + 1]).squeeze(-1) - F[:, :r] @ F[pivot, :r]
         F[:, r] = column / left[pivot].sqrt()

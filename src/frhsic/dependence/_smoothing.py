@@ -12,7 +12,7 @@ from frhsic.kernels import Kernel, default_kernel
 
 def check_bandwidth(bandwidth_s: float) -> float:
     """Return the bandwidth, or say what it must be."""
-    if not 0 < bandwidth_s < float("inf"):
+    if not isinstance(bandwidth_s, int | float) or not 0 < bandwidth_s < float("inf"):
         raise ValueError(
             f"'bandwidth_s' must be a positive number, a fraction of the range of S. Got {bandwidth_s!r}. "
             "Take 0.1 for a tenth of the range."

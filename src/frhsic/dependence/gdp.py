@@ -83,7 +83,8 @@ class GDP(Dependence):
         w = row_weights(s, w)
         ranges = self._ranges if self.range_s is None else (self.range_s,) * len(s.names)
         kernel = smoother(s, self.bandwidth_s, ranges)
-        z = z - (w[:, None] * z).sum(dim=-2, keepdim=True)  # gaps first: an offset would cost digits
+        for _ in range(2):  # gaps first, or an offset would cost digits; the second round is for float32
+            z = z - (w[:, None] * z).sum(dim=-2, keepdim=True)
         line = s.kinds == ("continuous",)
         if self.weighting == "grid":
             if not line:

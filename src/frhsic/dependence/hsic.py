@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import combinations_with_replacement
 from typing import Literal, Self
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from frhsic.data import Sensitive
 from frhsic.dependence._base import Dependence
-from frhsic.dependence._centering import Estimator, PairSums, both_centred, centred, hsic_from_sums
+from frhsic.dependence._centering import Estimator, both_centred, centred
 from frhsic.dependence._density import Density, effective_rows
-from frhsic.dependence._lowrank import pivoted_factor
 from frhsic.dependence._numeric import signed_root
+from frhsic.dependence._permutations import permuted_hsic
+from frhsic.dependence._tiles import TILE, WHOLE, tiled_hsic
 from frhsic.kernels import Gaussian, Kernel, default_kernel
-
-# Above this many rows the Gram matrices are tiled by default; a tile of 512 float64 rows stays in the cache.
-_WHOLE = 4_096
-_TILE = 512
-# Permutations are evaluated in chunks of about this many float64 numbers (256 MB).
-_CHUNK = 32_000_000
 
 
 class HSIC(Dependence):
@@ -124,11 +117,14 @@ class HSIC(Dependence):
         kernel_z = self.kernel_z.bind(z, w)
         kernel_s = self._kernel_s(s).bind(s.values, w)
         n = len(s)
-        block = self.block_size or (n if n <= _WHOLE else _TILE)
-        if block < n:
-            value = self._tiled(z, s.values, w, kernel_z, kernel_s, block)
-        else:
+        block = self.block_size or (n if n <= WHOLE else TILE)
+        if block >= n:
             value = self._whole(z, s.values, w, kernel_z, kernel_s)
+        else:
+            zs, zz, ss = tiled_hsic(
+                z, s.values, w, kernel_z, kernel_s, block, self.estimator, self.normalized
+            )
+            value = (self._normalized(zs, zz, ss) if self.normalized else zs).to(z.dtype)
         return signed_root(value) if self.root else value
 
     def _kernel_s(self, s: Sensitive) -> Kernel:
@@ -163,19 +159,6 @@ class HSIC(Dependence):
         A, B = (both_centred(gram, w, self.estimator) for gram in (kernel_z.gram(z, z), L))
         return self._normalized((A * B).sum(dim=(-2, -1)), (A * A).sum(dim=(-2, -1)), (B * B).sum())
 
-    def _tiled(
-        self, z: Tensor, s: Tensor, w: Tensor | None, kernel_z: Kernel, kernel_s: Kernel, block: int
-    ) -> Tensor:
-        w = z.new_full((len(s),), 1.0 / len(s)) if w is None else w
-        zs, zz, ss = _pair_sums(z, s, w, kernel_z, kernel_s, block, self.estimator, self.normalized)
-        w = w.double()
-        value = hsic_from_sums(zs, w, self.estimator)
-        if self.normalized:
-            value = self._normalized(
-                value, hsic_from_sums(zz, w, self.estimator), hsic_from_sums(ss, w, self.estimator)
-            )
-        return value.to(z.dtype)
-
     def _normalized(self, zs: Tensor, zz: Tensor, ss: Tensor) -> Tensor:
         """Return zs / sqrt(zz ss); factors common to all three cancel, and 0/0 is 0."""
         positive = (zz > 0) & (ss > 0)
@@ -193,146 +176,14 @@ class HSIC(Dependence):
         )
 
     def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor) -> Tensor:
-        """Evaluate all permutations by matrix products.
-
-        The Gram matrix of one side is factored as F F' at its numerical rank r (some twenty for one Gaussian
-        column, the number of levels for categories); <K, F_p F_p'> is then a sum over columns of K F_p, and
-        to permute S is to permute the rows of F (or, the other way round, those of the factor of K by the
-        inverse permutation).
-        """
         if self.reference == "uniform":
             return super()._permuted(z, s, permutations)
         self._refuse_few_rows(len(s))
-        n = len(s)
         kernel_z = self.kernel_z.bind(z)
         kernel_s = self._kernel_s(s).bind(s.values)
-        F, G = pivoted_factor(kernel_s, s.values), pivoted_factor(kernel_z, z)
-        unbiased = self.estimator == "unbiased"
-        if F is not None:
-            values = _permuted_sums(F, G, kernel_z, z, permutations, unbiased)
-        elif G is not None:
-            values = _permuted_sums(G, None, kernel_s, s.values, permutations.argsort(dim=1), unbiased)
-        else:
-            K = kernel_z.gram(z, z)
-            M = centred(kernel_s.gram(s.values, s.values), None, self.estimator).matrix
-            values = torch.stack([(K * M[order][:, order]).sum() for order in permutations])
-        values = values / (n * (n - 3) if unbiased else n * n)
+        values = permuted_hsic(z, s.values, kernel_z, kernel_s, permutations, self.estimator)
         if self.normalized:
             zz = HSIC(kernel_z, kernel_z, estimator=self.estimator)(z, z)
             ss = HSIC(kernel_s, kernel_s, estimator=self.estimator)(s.values, s.values)
             values = self._normalized(values, zz, ss)
         return signed_root(values) if self.root else values
-
-
-def _pair_sums(
-    z: Tensor,
-    s: Tensor,
-    w: Tensor,
-    kernel_z: Kernel,
-    kernel_s: Kernel,
-    block: int,
-    estimator: Estimator,
-    normalized: bool,
-) -> tuple[PairSums, PairSums, PairSums]:
-    """Return the sums over all pairs for (Z, S), (Z, Z) and (S, S) from the tiles on and above the diagonal.
-
-    Tiles in the dtype of z, totals in float64. With gradients each tile is computed again in the backward
-    pass instead of being kept. (Z, Z) and (S, S) are filled in only when ``normalized``.
-    """
-    blocks = [slice(start, start + block) for start in range(0, len(s), block)]
-    tile_z, tile_s = kernel_z.tiles(z), kernel_s.tiles(s)
-    # HSIC does not see a constant added to K or L; near their means the sums cancel least. float32 needs it.
-    shifted = s.dtype == torch.float32
-    with torch.no_grad():
-        level_z, level_s = (
-            tile(blocks[0], blocks[0]).mean() if shifted else None for tile in (tile_z, tile_s)
-        )
-    in_graph = torch.is_grad_enabled() and z.requires_grad
-
-    def sums(I: slice, J: slice, L: Tensor, hollow: bool) -> tuple[Tensor, ...]:  # noqa: E741
-        K = tile_z(I, J)
-        if level_z is not None:
-            K = K - level_z
-        if hollow:
-            K = K - torch.diag_embed(K.diagonal(dim1=-2, dim2=-1))
-        along, down = K @ w[J], K.mT @ w[I]
-        kk = ((K * K) @ w[J]) @ w[I] if normalized else zero
-        KL = K * L if in_graph else K.mul_(L)
-        return (KL @ w[J]) @ w[I], kk, along, down
-
-    zero = w.new_zeros(())
-    kl, kk, ll = zero.double(), zero.double(), zero.double()
-    rows_k, rows_l = [zero.double()] * len(blocks), [zero.double()] * len(blocks)
-    for i, j in combinations_with_replacement(range(len(blocks)), 2):
-        I, J = blocks[i], blocks[j]  # noqa: E741
-        hollow = i == j and estimator == "unbiased"
-        L = tile_s(I, J)
-        if level_s is not None:
-            L = L - level_s
-        if hollow:
-            L.fill_diagonal_(0.0)
-        if in_graph:
-            tile_kl, tile_kk, along, down = checkpoint(sums, I, J, L, hollow, use_reentrant=False)
-        else:
-            tile_kl, tile_kk, along, down = sums(I, J, L, hollow)
-        times = 1.0 if i == j else 2.0
-        kl = kl + times * tile_kl
-        rows_k[i] = rows_k[i] + along.double()
-        rows_l[i] = rows_l[i] + (L @ w[J]).double()
-        if i != j:
-            rows_k[j] = rows_k[j] + down.double()
-            rows_l[j] = rows_l[j] + (L.mT @ w[I]).double()
-        if normalized:
-            kk = kk + times * tile_kk
-            ll = ll + times * (((L * L) @ w[J]) @ w[I])
-    k, m = torch.cat(rows_k, dim=-1), torch.cat(rows_l)
-    return PairSums(kl, k, m), PairSums(kk, k, k), PairSums(ll, m, m)
-
-
-def _permuted_sums(
-    F: Tensor, G: Tensor | None, kernel: Kernel, x: Tensor, permutations: Tensor, unbiased: bool
-) -> Tensor:
-    """Return n^2 HSIC (or n (n - 3) HSIC, unbiased) of K with F F' under each permutation of the rows of F.
-
-    F is the factor ``(n, r)`` of one Gram matrix; the other one, K, comes as its factor G or as a kernel on
-    x. Once F is centred every row of F F' sums to zero, so <K, F F'> is all there is to the biased form; the
-    unbiased one leaves the diagonals out.
-    """
-    n, r = F.shape
-    F = F - F.mean(dim=0)
-    whole = kernel.gram(x, x) if G is None and n <= _WHOLE else None
-    norms = F.square().sum(dim=1)  # the diagonal of F F'
-    chunk = max(1, _CHUNK // (n * r))
-    sums = []
-    for orders in permutations.split(chunk):
-        permuted = F[orders]  # (c, n, r)
-        if G is not None:
-            sums.append((G.mT @ permuted).square().sum(dim=(1, 2)))
-            continue
-        flat = permuted.movedim(0, 1).reshape(n, -1)  # (n, c r)
-        total = flat.new_zeros(len(orders))
-        for rows in torch.arange(n, device=F.device).split(_WHOLE):
-            K = kernel.gram(x[rows], x) if whole is None else whole
-            total += ((K @ flat) * flat[rows]).sum(dim=0).reshape(len(orders), r).sum(dim=1)
-        sums.append(total)
-    product = torch.cat(sums)
-    if not unbiased:
-        return product
-    diagonal, row_k = _diagonal_and_rows(kernel, x, G, whole)
-    off = product - norms[permutations] @ diagonal
-    row_k = row_k - diagonal
-    row_l = -norms
-    total_kl = row_k.sum() * row_l.sum() / ((n - 1) * (n - 2))
-    return off + total_kl - 2.0 / (n - 2) * (row_l[permutations] @ row_k)
-
-
-def _diagonal_and_rows(
-    kernel: Kernel, x: Tensor, G: Tensor | None, whole: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Return the diagonal and the row sums of a Gram matrix given as a factor, as a whole or as a kernel."""
-    if G is not None:
-        return G.square().sum(dim=1), G @ G.sum(dim=0)
-    if whole is not None:
-        return whole.diagonal(), whole.sum(dim=1)
-    blocks = torch.arange(len(x), device=x.device).split(_TILE)
-    return kernel.diagonal(x), torch.cat([kernel.gram(x[rows], x).sum(dim=1) for rows in blocks])

@@ -61,7 +61,10 @@ class Kernel(ABC):
         return lambda rows, columns: self.gram(x[..., rows, :], x[..., columns, :])
 
     def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
-        """Return factor sum_ij M_ij k(x_i, x_j), shape ``(...)``, for a constant symmetric M ``(n, n)``."""
+        """Return factor sum_ij M_ij k(x_i, x_j), shape ``(...)``, for a constant M ``(n, n)``.
+
+        M is symmetric and its rows sum to zero, so that a constant added to k changes nothing.
+        """
         return (self.gram(x, x) * M).sum(dim=(-2, -1)) * factor
 
     def quadratic(self, x: Tensor, E: Tensor) -> Tensor:

@@ -25,8 +25,8 @@ class _Anchored(Kernel, ABC):
                 "Fix it on data first: kernel.calibrate(x, freeze=True)."
             )
         if self.origin is not None:
-            x = x - self.origin
-        return x @ self.whiten if isinstance(self.whiten, Tensor) else x
+            x = x - self.origin.to(x)
+        return x @ self.whiten.to(x) if isinstance(self.whiten, Tensor) else x
 
     def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
         """Resolve the whitening and move the origin to the mean row.

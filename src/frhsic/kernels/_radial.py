@@ -45,8 +45,8 @@ class _Radial(Kernel, ABC):
 
     def _whitened(self, x: Tensor) -> Tensor:
         if self._origin is not None:
-            x = x - self._origin
-        return x @ self.whiten if isinstance(self.whiten, Tensor) else x
+            x = x - self._origin.to(x)
+        return x @ self.whiten.to(x) if isinstance(self.whiten, Tensor) else x
 
     def _rate(self) -> float:
         """Return 1 / sigma^2 for a number; bandwidths that are tensors divide the rows instead."""
@@ -211,10 +211,10 @@ def _floor(x: Tensor) -> float:
 
 
 def gaussian_inner(x: Tensor, M: Tensor, rate: float = 1.0, factor: float = 1.0) -> Tensor:
-    """Return factor sum_ij M_ij exp(-rate |x_i - x_j|^2 / 2), shape ``(...)``, for a constant symmetric M.
+    """Return factor sum_ij M_ij exp(-rate |x_i - x_j|^2 / 2), shape ``(...)``, for a constant M.
 
-    With W = M * K the gradient is 2 rate factor (W x - diag(W 1) x): value and gradient together cost two
-    matrix products and one exponential.
+    M is symmetric with rows that sum to zero. With W = M * K the gradient is 2 rate factor (W x - diag(W 1) x):
+    value and gradient together cost two matrix products and one exponential.
     """
     try:
         value: Tensor = _Fused.apply(x, M, rate, factor)  # type: ignore[no-untyped-call]
@@ -231,7 +231,8 @@ def _value_and_gradient(
     x = (x - x.mean(dim=-2, keepdim=True)).mul_(rate**0.5)
     W = self_exponent(x).clamp_min_(_floor(x)).exp_().mul_(M)
     mass = W.sum(dim=-1, keepdim=True)
-    value = mass.sum(dim=(-2, -1)).mul_(factor)
+    # M sums to zero but for its rounding error, which would swamp the value when x has all but collapsed.
+    value = (mass.sum(dim=(-2, -1)) - M.sum(dim=(-2, -1))).mul_(factor)
     if not need_gradient:
         return value, value
     gradient = (W @ x).addcmul_(mass, x, value=-1.0)

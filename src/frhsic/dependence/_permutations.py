@@ -1,0 +1,76 @@
+"""HSIC under many permutations of S, by matrix products."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from frhsic.dependence._centering import Estimator, GramSums, centred, hsic_from_sums
+from frhsic.dependence._lowrank import pivoted_factor
+from frhsic.dependence._tiles import TILE, WHOLE
+from frhsic.kernels import Kernel
+
+# Permutations are evaluated in chunks of about this many float64 numbers (256 MB).
+_CHUNK = 32_000_000
+
+
+def permuted_hsic(
+    z: Tensor, s: Tensor, kernel_z: Kernel, kernel_s: Kernel, permutations: Tensor, estimator: Estimator
+) -> Tensor:
+    """Return HSIC of z with s[permutation] for each permutation, shape ``(B,)``.
+
+    The Gram matrix of one side is factored as F F' at its numerical rank r (some twenty for one Gaussian
+    column, the number of levels for categories); <K, F_p F_p'> is then a sum over columns of K F_p, and to
+    permute S is to permute the rows of F (or those of the factor of K by the inverse permutation).
+    """
+    F, G = pivoted_factor(kernel_s, s), pivoted_factor(kernel_z, z)
+    if F is not None:
+        return _factored(F.to(z), G, kernel_z, z, permutations, estimator)
+    if G is not None:
+        return _factored(G.to(z), None, kernel_s, s, permutations.argsort(dim=1), estimator)
+    K = kernel_z.gram(z, z)
+    M, factor = centred(kernel_s.gram(s, s), None, estimator)
+    return torch.stack([(K * M[order][:, order]).sum() for order in permutations]) * factor
+
+
+def _factored(
+    F: Tensor, G: Tensor | None, kernel: Kernel, x: Tensor, permutations: Tensor, estimator: Estimator
+) -> Tensor:
+    """Return HSIC of K, given by its factor G or as a kernel on x, with F F' under permutations of F."""
+    n, r = F.shape
+    F = F - F.mean(dim=0)
+    G = None if G is None else G.to(x)
+    whole = kernel.gram(x, x) if G is None and n <= WHOLE else None
+    products = []
+    for orders in permutations.split(max(1, _CHUNK // (n * max(r, 1)))):
+        permuted = F[orders]  # (c, n, r)
+        if G is not None:
+            products.append((G.mT @ permuted).square().sum(dim=(1, 2)))
+            continue
+        flat = permuted.movedim(0, 1).reshape(n, -1)  # (n, c r)
+        total = flat.new_zeros(len(orders))
+        for rows in torch.arange(n, device=F.device).split(WHOLE):
+            K = kernel.gram(x[rows], x) if whole is None else whole
+            total += ((K @ flat) * flat[rows]).sum(dim=0).reshape(len(orders), r).sum(dim=1)
+        products.append(total)
+    w = x.new_full((n,), 1.0 / n)
+    # Rows of F F' sum to zero, so the biased form needs its products alone; the unbiased one needs diagonals.
+    empty = torch.zeros_like(w)
+    sums_x = _sums(kernel, x, G, whole) if estimator == "unbiased" else GramSums(empty[0], empty, empty)
+    norms = F.square().sum(dim=1)[permutations]  # (B, n): the diagonal of each permuted F F'
+    sums_f = GramSums(empty[0], torch.zeros_like(norms), norms)
+    return hsic_from_sums(torch.cat(products) / (n * n), sums_x, sums_f, w, estimator)
+
+
+def _sums(kernel: Kernel, x: Tensor, G: Tensor | None, whole: Tensor | None) -> GramSums:
+    """Return row means and diagonal of a Gram matrix given as a factor, as a whole or as a kernel."""
+    n = len(x)
+    if G is not None:
+        rows, diagonal = G @ G.mean(dim=0), G.square().sum(dim=1)
+    elif whole is not None:
+        rows, diagonal = whole.mean(dim=1), whole.diagonal()
+    else:
+        blocks = torch.arange(n, device=x.device).split(TILE)
+        rows = torch.cat([kernel.gram(x[part], x).mean(dim=1) for part in blocks])
+        diagonal = kernel.diagonal(x)
+    return GramSums(rows.new_zeros(()), rows, diagonal)
