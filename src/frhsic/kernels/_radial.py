@@ -213,8 +213,8 @@ def _floor(x: Tensor) -> float:
 def gaussian_inner(x: Tensor, M: Tensor, rate: float = 1.0, factor: float = 1.0) -> Tensor:
     """Return factor sum_ij M_ij exp(-rate |x_i - x_j|^2 / 2), shape ``(...)``, for a constant M.
 
-    M is symmetric with rows that sum to zero. With W = M * K the gradient is 2 rate factor (W x - diag(W 1) x):
-    value and gradient together cost two matrix products and one exponential.
+    M is symmetric with rows that sum to zero. With W = M * K the gradient is 2 rate factor (W - diag(W 1)) x,
+    so value and gradient together cost two matrix products and one exponential.
     """
     try:
         value: Tensor = _Fused.apply(x, M, rate, factor)  # type: ignore[no-untyped-call]
