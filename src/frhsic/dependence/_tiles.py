@@ -57,8 +57,7 @@ def tiled_hsic(
         kk = ((K * K) @ w[J]) @ w[I] if normalized else zero
         if L is None:
             return ((K @ columns[J]) * columns[I]).sum(dim=(-2, -1)), kk, *rows
-        KL = K * L if in_graph else K.mul_(L)
-        return (KL @ w[J]) @ w[I], kk, *rows
+        return ((K * L) @ w[J]) @ w[I], kk, *rows
 
     zero = w.new_zeros(())
     kl, kk, ll = zero.double(), zero.double(), zero.double()

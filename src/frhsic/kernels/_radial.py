@@ -228,7 +228,9 @@ def gaussian_inner(x: Tensor, M: Tensor, rate: float = 1.0, factor: float = 1.0)
 def _value_and_gradient(
     x: Tensor, M: Tensor, rate: float, factor: float, need_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    x = (x - x.mean(dim=-2, keepdim=True)).mul_(rate**0.5)
+    x = x - x.mean(dim=-2, keepdim=True)
+    if rate != 1.0:
+        x.mul_(rate**0.5)
     W = self_exponent(x).clamp_min_(_floor(x)).exp_().mul_(M)
     mass = W.sum(dim=-1, keepdim=True)
     # M sums to zero but for its rounding error, which would swamp the value when x has all but collapsed.
