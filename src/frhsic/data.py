@@ -96,6 +96,12 @@ class Sensitive:
                 f"{len(self.categories)} categories. Give each column its own name and kind."
             )
 
+        if not set(self.kinds) <= {"continuous", "categorical"}:
+            raise ValueError(
+                f"'kinds' must be 'continuous' or 'categorical' for each column. Got {list(self.kinds)}. "
+                "Numbers are continuous, labels categorical."
+            )
+
     def __len__(self) -> int:
         return self.values.shape[0]
 

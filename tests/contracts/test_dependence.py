@@ -51,6 +51,7 @@ KERNELS = {
 CONTINUOUS, CATEGORICAL, MIXED = ("continuous",), ("categorical",), ("continuous", "categorical")
 PAIR = ("continuous", "continuous")
 EVERY_KIND = frozenset({CONTINUOUS, PAIR, CATEGORICAL, MIXED})
+NUMBERS = frozenset({CONTINUOUS, PAIR})
 ONE_COLUMN = frozenset({CONTINUOUS, CATEGORICAL})
 
 
@@ -129,8 +130,12 @@ CASES = {
     "KernelHGR median": Case(lambda: KernelHGR(), counts=False),
     "KernelHGR linear": Case(lambda: KernelHGR(0.1, 0.2, kernel_z=Linear(), kernel_s=Linear())),
     "MutualInformation": Case(lambda: MutualInformation(3), weights=False),
-    "Adversary": Case(lambda: Adversary((4,)), zero_for_constant_s=False, zero_for_constant_z=False),
-    "Adversary deep": Case(lambda: Adversary((4, 3)), zero_for_constant_s=False, zero_for_constant_z=False),
+    "Adversary": Case(
+        lambda: Adversary((4,)), kinds=NUMBERS, zero_for_constant_s=False, zero_for_constant_z=False
+    ),
+    "Adversary deep": Case(
+        lambda: Adversary((4, 3)), kinds=NUMBERS, zero_for_constant_s=False, zero_for_constant_z=False
+    ),
     "Adversary bins": Case(
         lambda: Adversary((4,), n_bins=3),
         kinds=ONE_COLUMN,
@@ -394,7 +399,7 @@ def degenerate(n, g):
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "imq", "linear", "energy", "scale-free", "whiten"])
 def test_biased_hsic_is_not_negative_and_normalized_at_most_one(kernel, block_size):
     k = KERNELS[kernel]
-    for n in (2, 7):
+    for n in (2, 7) if kernel != "whiten" else (7,):  # two rows are too few to whiten
         for z, s in itertools.product(degenerate(n, generator(1)), degenerate(n, generator(2))):
             w = 0.1 + torch.rand(n, dtype=torch.float64, generator=generator(3))
             for weights in (None, w):
@@ -569,9 +574,9 @@ def test_block_size_does_not_change_value_or_gradient(kernel, estimator, normali
 def test_calibrate_leaves_the_old_measure_alone(name):
     z, s, _ = sample()
     measure = CASES[name].make()
-    before = repr({key: value for key, value in vars(measure).items() if not key.startswith("_")})
+    before = repr(vars(measure))
     calibrated = measure.calibrate(z, s, generator())
-    assert repr({key: value for key, value in vars(measure).items() if not key.startswith("_")}) == before
+    assert repr(vars(measure)) == before
     assert type(calibrated) is type(measure)
     # A measure with nothing to fix may return itself; one with a rule or a range may not.
     if not isinstance(measure, (DistanceCovariance, MutualInformation)):

@@ -110,7 +110,10 @@ OTHERS = {
     ],
     "GDP": [(lambda: GDP(), ANY), (lambda: GDP(weighting="grid"), (CONTINUOUS,))],
     "HSIC": [(lambda: HSIC(reference="uniform"), ANY), (lambda: HSIC(block_size=16), ANY)],
-    "Adversary": [(lambda: Adversary(), ANY), (lambda: Adversary(n_bins=4), (CONTINUOUS, CATEGORICAL))],
+    "Adversary": [
+        (lambda: Adversary(), (CONTINUOUS,)),
+        (lambda: Adversary(n_bins=4), (CONTINUOUS, CATEGORICAL)),
+    ],
     "BinnedMMD": [
         (lambda: BinnedMMD(4), (CONTINUOUS, CATEGORICAL)),
         (lambda: BinnedMMD(5, binning="width", kernel_z=Gaussian(1.0)), (CONTINUOUS, CATEGORICAL)),

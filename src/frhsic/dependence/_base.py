@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from frhsic.data import Kind, Sensitive
+from frhsic.kernels import Kernel
 
 _CONTINUOUS: tuple[Kind, ...] = ("continuous",)
 
@@ -19,8 +20,9 @@ class Dependence(nn.Module, ABC):
 
     Called as ``measure(z, s, weights=None)``: z is ``(n, d)``, or ``(..., n, d)`` for a stack of models that
     share one s; s is ``(n,)``, ``(n, q)`` or a :class:`~frhsic.data.Sensitive`; weights ``(n,)`` are
-    non-negative and need not sum to one. The result has the shape of the stack. A plain tensor s is taken as
-    continuous; categories arrive in a ``Sensitive``.
+    non-negative and need not sum to one; rows of weight zero are left out. The result has the shape of the
+    stack. A plain tensor s is taken as continuous; categories arrive in a ``Sensitive``. Values that are not
+    finite give nan: the functions of :mod:`frhsic.data` refuse them with a reason.
     """
 
     differentiable: ClassVar[bool] = True
@@ -38,16 +40,33 @@ class Dependence(nn.Module, ABC):
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         """Return the value for z ``(..., n, d)``, s of the dtype of z, and w None or summing to one."""
 
-    def calibrate(self, z: Tensor, s: Tensor | Sensitive, generator: torch.Generator | None = None) -> Self:
+    def calibrate(
+        self,
+        z: Tensor,
+        s: Tensor | Sensitive,
+        generator: torch.Generator | None = None,
+        *,
+        weights: Tensor | None = None,
+        freeze: bool = False,
+    ) -> Self:
         """Return this measure with every data-dependent scale fixed on these rows.
 
         Calibrated measures do not depend on the order of rows (but ``EIPM(anchors=...)`` does among equal S),
-        and give numbers that can be compared between samples.
+        and give numbers that can be compared between samples. ``freeze`` also fixes what is differentiable by
+        design (``"scale-free"`` bandwidths, whitening): then it is one fixed kernel. A measure calibrated on
+        a stack of models is for that stack.
         """
-        z, s, _ = self._checked(z, s, None)
-        return self._calibrated(z.detach(), s, generator)
+        z, s, w = self._checked(z, s, weights)
+        return self._calibrated(z.detach(), s, w, generator, freeze)
 
-    def _calibrated(self, z: Tensor, s: Sensitive, generator: torch.Generator | None) -> Self:  # noqa: ARG002
+    def _calibrated(
+        self,
+        z: Tensor,  # noqa: ARG002
+        s: Sensitive,  # noqa: ARG002
+        w: Tensor | None,  # noqa: ARG002
+        generator: torch.Generator | None,  # noqa: ARG002
+        freeze: bool,  # noqa: ARG002
+    ) -> Self:
         return self
 
     def permuted(self, z: Tensor, s: Tensor | Sensitive, permutations: Tensor) -> Tensor:
@@ -58,8 +77,18 @@ class Dependence(nn.Module, ABC):
         z : Tensor of shape (n, d)
         s : Tensor of shape (n, q) or Sensitive
         permutations : LongTensor of shape (B, n)
+
+        Notes
+        -----
+        Values that are equal in exact arithmetic (permutations among ties) may differ by rounding, about
+        1e-12 of their size: compare them with a tolerance.
         """
         z, s, _ = self._checked(z, s, None)
+        if z.ndim != 2 or permutations.ndim != 2 or permutations.shape[1] != len(z):
+            raise ValueError(
+                f"'permutations' must be (B, n) for one model z (n, d). Got {tuple(permutations.shape)} and "
+                f"{tuple(z.shape)}. Pass a row for each permutation; loop over the models of a stack."
+            )
         return self._permuted(z.detach(), s, permutations)
 
     def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor) -> Tensor:
@@ -69,10 +98,13 @@ class Dependence(nn.Module, ABC):
         self, z: Tensor, s: Tensor | Sensitive, weights: Tensor | None
     ) -> tuple[Tensor, Sensitive, Tensor | None]:
         name = type(self).__name__
-        if z.ndim == 1:
-            z = z.unsqueeze(-1)
+        _refuse_what_is_no_tensor(z, s, weights)
+        if not z.is_floating_point():
+            z = z.double()
+        if z.ndim < 2:
+            z = z.reshape(-1, 1)
         if isinstance(s, Tensor):
-            values = s.unsqueeze(-1) if s.ndim == 1 else s
+            values = s if s.ndim == 2 else s.reshape(len(s) if s.ndim else 1, -1)
             q = values.shape[-1]
             s = Sensitive(values, tuple(f"s{j}" for j in range(q)), _CONTINUOUS * q)
         if s.values.requires_grad:
@@ -85,11 +117,6 @@ class Dependence(nn.Module, ABC):
             raise ValueError(
                 f"'s' must have {n} rows like 'z'. Got {len(s)}. Drop or align the missing rows first."
             )
-        if n < self.min_rows:
-            raise ValueError(
-                f"'z' must have at least {self.min_rows} rows for {name}. Got {n}. "
-                "Use a larger batch or sample."
-            )
         if weights is not None:
             if weights.shape != (n,):
                 raise ValueError(
@@ -97,7 +124,23 @@ class Dependence(nn.Module, ABC):
                     "Pass one weight for each row."
                 )
             weights = weights.to(z)
+            total, least = float(weights.sum()), float(weights.min()) if n else 0.0
+            if not (0 < total < float("inf") and least >= 0):
+                raise ValueError(
+                    "'weights' must be non-negative with a positive finite sum. "
+                    f"Got a sum of {total:g} and a minimum of {least:g}. Drop rows that should not count."
+                )
+            if least == 0:  # such rows are not there: they must not stretch a range or a median either
+                rows = weights > 0
+                z, s, weights = z[..., rows, :], s[rows], weights[rows]
             weights = weights / weights.sum()
+        if z.shape[-2] < self.min_rows:
+            raise ValueError(
+                f"'z' must have at least {self.min_rows} rows for {name}, rows of no weight left out. "
+                f"Got {z.shape[-2]}. Use a larger batch or sample."
+            )
+        if z.shape[-1] == 0:
+            raise ValueError("'z' must have at least one column. Got none. Pass scores or a representation.")
         return z, s.to(z), weights
 
     def _with(self, **changes: object) -> Self:
@@ -106,3 +149,37 @@ class Dependence(nn.Module, ABC):
         for name, value in changes.items():
             setattr(other, name, value)
         return other
+
+
+def _refuse_what_is_no_tensor(z: object, s: object, weights: object) -> None:
+    if isinstance(z, Tensor) and isinstance(s, Tensor | Sensitive) and isinstance(weights, Tensor | None):
+        return
+    if not isinstance(z, Tensor):
+        name, must, got, cure = "z", "a tensor", z, "to_matrix"
+    elif not isinstance(s, Tensor | Sensitive):
+        name, must, got, cure = "s", "a tensor or a Sensitive", s, "to_sensitive"
+    else:
+        name, must, got, cure = "weights", "a tensor or None", weights, "to_weights"
+    raise TypeError(
+        f"'{name}' must be {must}. Got {type(got).__name__}. "
+        f"Convert arrays and frames with frhsic.data.{cure}."
+    )
+
+
+def checked_kernel(kernel: Kernel | None, name: str) -> Kernel | None:
+    """Return the kernel, or say what it must be."""
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise TypeError(
+            f"'{name}' must be a kernel or None. Got {kernel!r}. "
+            "Take one of frhsic.kernels, such as Gaussian(1.0)."
+        )
+    return kernel
+
+
+def refuse_not_finite(s: Sensitive) -> None:
+    """Refuse values that cannot be sorted into bins or neighbourhoods."""
+    if not bool(torch.isfinite(s.values).all()):
+        raise ValueError(
+            "'s' must be finite. Got missing or infinite values. "
+            "Drop those rows first; frhsic.data.to_sensitive says which column has them."
+        )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from frhsic.data import Sensitive
+from frhsic.dependence._base import refuse_not_finite
 
 Binning = Literal["quantile", "width"]
 
@@ -29,8 +30,11 @@ def inner_edges(s: Sensitive, n_bins: int, binning: Binning) -> Tensor:
             f"'s' must have one column to be binned. Got {len(s.names)}. Choose one with s.columns([name])."
         )
     column = s.values[:, 0]
+    refuse_not_finite(s)
     if s.kinds[0] == "categorical":
-        return torch.arange(1, int(column.max()) + 1).to(column) - 0.5
+        known = s.categories[0] if s.categories else None
+        levels = int(column.max()) + 1 if known is None else len(known)
+        return torch.arange(1, levels).to(column) - 0.5
     k = torch.arange(1, n_bins, device=column.device)
     if binning == "width":
         return column.min() + (column.max() - column.min()) * (k.double() / n_bins).to(column)

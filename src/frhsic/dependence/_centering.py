@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from frhsic.kernels._scale import sum_dtype
+
 Estimator = Literal["biased", "unbiased"]
 
 
@@ -33,8 +35,8 @@ def centred(L: Tensor, w: Tensor | None, estimator: Estimator) -> Centred:
         return Centred(_u_centred(L), 1.0 / (n * (n - 3)))
     if w is None:
         # Sums, not means, and the division last: fewer passes over n x n numbers at batch size.
-        row = L.sum(dim=-1, keepdim=True)
-        half = torch.sub(row, row.sum(dim=-2, keepdim=True), alpha=0.5 / n)
+        row = L.sum(dim=-1, keepdim=True, dtype=sum_dtype(L))
+        half = torch.sub(row, row.sum(dim=-2, keepdim=True), alpha=0.5 / n).to(L.dtype)
         return Centred(torch.sub(L, half, alpha=1.0 / n).sub_(half.mT, alpha=1.0 / n), 1.0 / (n * n))
     half = _half_rows(L, w)
     u = n * w
@@ -50,8 +52,8 @@ def _half_rows(L: Tensor, w: Tensor) -> Tensor:
 def _u_centred(L: Tensor) -> Tensor:
     n = L.shape[-1]
     off = L - torch.diag_embed(L.diagonal(dim1=-2, dim2=-1))
-    row = off.sum(dim=-1, keepdim=True) / (n - 2)
-    half = row - row.sum(dim=-2, keepdim=True) / (2 * (n - 1))
+    row = off.sum(dim=-1, keepdim=True, dtype=sum_dtype(L)) / (n - 2)
+    half = (row - row.sum(dim=-2, keepdim=True) / (2 * (n - 1))).to(L.dtype)
     U = off - half - half.mT
     return U - torch.diag_embed(U.diagonal(dim1=-2, dim2=-1))
 

@@ -7,5 +7,5 @@ from torch import Tensor
 
 
 def signed_root(v: Tensor) -> Tensor:
-    """Return sign(v) sqrt(|v|), linear below the rounding error so that the gradient is finite."""
-    return v / v.abs().clamp_min(torch.finfo(v.dtype).eps).sqrt()
+    """Return sign(v) sqrt(|v|), linear below eps^2 so that the gradient is finite at zero."""
+    return v / v.abs().clamp_min(torch.finfo(v.dtype).eps ** 2).sqrt()

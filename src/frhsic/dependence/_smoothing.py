@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from frhsic.data import Sensitive
-from frhsic.kernels import Kernel, default_kernel
+from frhsic.data import Kind, Sensitive
 
 
 def check_bandwidth(bandwidth_s: float) -> float:
@@ -38,10 +38,31 @@ def ranges_of(s: Sensitive) -> tuple[float, ...]:
     )
 
 
-def smoother(s: Sensitive, bandwidth_s: float, ranges: Sequence[float] | None) -> Kernel:
-    """Return the smoothing kernel: Gaussian with that fraction of each range, exact match for categories."""
-    ranges = ranges_of(s) if ranges is None else ranges
-    return default_kernel(s.kinds, [bandwidth_s * span for span in ranges])
+def bandwidths_of(s: Sensitive, bandwidth_s: float, ranges: Sequence[float] | None) -> list[float]:
+    """Return the smoothing bandwidth of each column: that fraction of its range."""
+    return [bandwidth_s * span for span in (ranges_of(s) if ranges is None else ranges)]
+
+
+def log_kernel(at: Tensor, s: Tensor, kinds: Sequence[Kind], bandwidths: Sequence[float]) -> Tensor:
+    """Return the logarithm of the smoothing kernel, ``(a, n)``: Gaussian, and exact match for categories.
+
+    In logarithms, because what counts is the ratio of weights: far from all rows every weight underflows, and
+    the nearest row must still win.
+    """
+    total = at.new_zeros((len(at), len(s)))
+    for j, (kind, sigma) in enumerate(zip(kinds, bandwidths, strict=True)):
+        gap = at[:, j : j + 1] - s[:, j]
+        if kind == "continuous":
+            total = total - 0.5 * (gap / sigma).square()
+        else:
+            total = total.masked_fill(gap != 0, -torch.inf)
+    return total
+
+
+def smoothing_weights(log: Tensor, w: Tensor) -> Tensor:
+    """Return weights proportional to w times the kernel, of sum one along each row; zeros where all are."""
+    weights = (log + w.log()).softmax(dim=1)
+    return torch.where((log == -torch.inf).all(dim=1, keepdim=True), 0.0, weights)
 
 
 def row_weights(s: Sensitive, w: Tensor | None) -> Tensor:

@@ -77,7 +77,19 @@ class Adversary(Dependence):
         chosen = x.log_softmax(dim=-1).gather(-1, bins[:, None].expand(*x.shape[:-1], 1)).squeeze(-1)
         return entropy + chosen @ w
 
-    def _calibrated(self, z: Tensor, s: Sensitive, generator: torch.Generator | None) -> Self:
+    def _calibrated(
+        self,
+        z: Tensor,
+        s: Sensitive,
+        w: Tensor | None,  # noqa: ARG002
+        generator: torch.Generator | None,
+        freeze: bool,  # noqa: ARG002
+    ) -> Self:
+        if self.n_bins is None and "categorical" in s.kinds:
+            raise ValueError(
+                "'s' must be continuous for an adversary that regresses on it. Got categories. "
+                "Pass n_bins=... to classify their levels."
+            )
         generator = to_generator(generator)
         edges = None if self.n_bins is None else inner_edges(s, self.n_bins, "quantile")
         outputs = len(s.names) if edges is None else len(edges) + 1
@@ -88,6 +100,11 @@ class Adversary(Dependence):
             # PyTorch's default for linear layers: uniform within 1 / sqrt(fan_in), weights and biases alike.
             reach = 1.0 / math.sqrt(fan_in)
             for parameters, rows in ((other.weights, fan_in), (other.biases, 1)):
-                drawn = torch.rand((*z.shape[:-2], rows, fan_out), generator=generator, dtype=torch.float64)
+                drawn = torch.rand(
+                    (*z.shape[:-2], rows, fan_out),
+                    generator=generator,
+                    dtype=torch.float64,
+                    device=generator.device,
+                )
                 parameters.append(nn.Parameter(((2.0 * drawn - 1.0) * reach).to(z)))
         return other

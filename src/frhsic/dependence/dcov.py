@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-import torch
 from torch import Tensor
 
 from frhsic.data import Sensitive
@@ -81,9 +78,6 @@ class DistanceCovariance(Dependence):
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         return self._hsic(s.kinds)._value(z, s, w)
-
-    def _calibrated(self, z: Tensor, s: Sensitive, generator: torch.Generator | None) -> Self:  # noqa: ARG002
-        return self
 
     def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor) -> Tensor:
         return self._hsic(s.kinds)._permuted(z, s, permutations)

@@ -8,9 +8,17 @@ import torch
 from torch import Tensor
 
 from frhsic.data import Sensitive
-from frhsic.dependence._base import Dependence
+from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.dependence._numeric import signed_root
-from frhsic.dependence._smoothing import check_bandwidth, check_range, ranges_of, row_weights, smoother
+from frhsic.dependence._smoothing import (
+    bandwidths_of,
+    check_bandwidth,
+    check_range,
+    log_kernel,
+    ranges_of,
+    row_weights,
+    smoothing_weights,
+)
 from frhsic.kernels import Gaussian, Kernel
 
 
@@ -60,7 +68,7 @@ class EIPM(Dependence):
         super().__init__()
         if anchors is not None and anchors < 1:
             raise ValueError(f"'anchors' must be at least 1. Got {anchors}. Leave it out to use every row.")
-        self.kernel_z = Gaussian() if kernel_z is None else kernel_z
+        self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()
         self.bandwidth_s = check_bandwidth(bandwidth_s)
         self.anchors = anchors
         self.root = root
@@ -83,12 +91,18 @@ class EIPM(Dependence):
             ranks = torch.linspace(0, n - 1, self.anchors, dtype=torch.float64).round().long().to(w.device)
             rows = s.values[:, 0].argsort(stable=True)[ranks]
         ranges = self._ranges if self.range_s is None else (self.range_s,) * len(s.names)
-        V = smoother(s, self.bandwidth_s, ranges).gram(s.values[rows], s.values) * w
-        V[torch.arange(len(rows), device=w.device), rows] = 0.0
-        mass = V.sum(dim=1, keepdim=True)
+        bandwidths = bandwidths_of(s, self.bandwidth_s, ranges)
+        log = log_kernel(s.values[rows], s.values, s.kinds, bandwidths)
+        log[torch.arange(len(rows), device=w.device), rows] = -torch.inf
+        V = smoothing_weights(log, w)
         # A category of one row says nothing about its conditional law: it counts as the marginal one.
-        V = torch.where(mass > 0, V / mass, w)
+        V = torch.where(V.sum(dim=1, keepdim=True) == 0, w, V)
         return V - w, w[rows] / w[rows].sum()
 
-    def _calibrated(self, z: Tensor, s: Sensitive, generator: torch.Generator | None) -> Self:
-        return self._with(kernel_z=self.kernel_z.calibrate(z, generator=generator), _ranges=ranges_of(s))
+    def _calibrated(
+        self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool
+    ) -> Self:
+        return self._with(
+            kernel_z=self.kernel_z.calibrate(z, weights=w, generator=generator, freeze=freeze),
+            _ranges=ranges_of(s),
+        )

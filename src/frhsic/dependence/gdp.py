@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
-from frhsic.data import Sensitive
-from frhsic.dependence._base import Dependence
-from frhsic.dependence._smoothing import check_bandwidth, check_range, ranges_of, row_weights, smoother
-from frhsic.kernels import Kernel
+from frhsic.data import Kind, Sensitive
+from frhsic.dependence._base import Dependence, refuse_not_finite
+from frhsic.dependence._smoothing import (
+    bandwidths_of,
+    check_bandwidth,
+    check_range,
+    log_kernel,
+    ranges_of,
+    row_weights,
+    smoothing_weights,
+)
 
 # Up to this many rows all pairs are smoothed exactly; above, rows are first gathered on levels or knots.
 _EXACT_ROWS = 4_096
@@ -19,6 +27,7 @@ _EXACT_LEVELS = 2_048
 # curvature, and exp(-8^2/2) is 1e-14.
 _KNOTS = 64
 _REACH = 8
+_MOST_KNOTS = 4_000_000
 
 
 class GDP(Dependence):
@@ -41,13 +50,14 @@ class GDP(Dependence):
         Number of those points.
     range_s : float or None, default=None
         The range that ``bandwidth_s`` is a fraction of; None takes it from the sample, and ``calibrate``
-        fixes it.
+        fixes it, and with it the ends of the grid.
 
     Notes
     -----
     Several columns of predictions are averaged, so the two columns of ``predict_proba`` give the GDP of one.
-    One continuous column of S takes linear time above 4,096 rows: exactly when S has at most 2,048 distinct
-    values, else by linear binning on 64 knots per bandwidth, with an error below 1e-4 of the range of f.
+    One continuous column of S, alone or with categories, takes linear time above 4,096 rows: exactly when it
+    has at most 2,048 distinct values, else by linear binning on 64 knots per bandwidth, with an error below
+    1e-4 of the range of f. Several continuous columns take quadratic time.
 
     Examples
     --------
@@ -78,78 +88,104 @@ class GDP(Dependence):
         self.n_grid = n_grid
         self.range_s = check_range(range_s)
         self._ranges: tuple[float, ...] | None = None
+        self._ends: tuple[float, float] | None = None
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         w = row_weights(s, w)
         ranges = self._ranges if self.range_s is None else (self.range_s,) * len(s.names)
-        kernel = smoother(s, self.bandwidth_s, ranges)
+        bandwidths = bandwidths_of(s, self.bandwidth_s, ranges)
         for _ in range(2):  # gaps first, or an offset would cost digits; the second round is for float32
             z = z - (w[:, None] * z).sum(dim=-2, keepdim=True)
-        line = s.kinds == ("continuous",)
         if self.weighting == "grid":
-            if not line:
+            if s.kinds != ("continuous",):
                 raise ValueError(
                     f"'s' must be one continuous column for weighting='grid'. Got {s!r}. "
                     "Use weighting='population'."
                 )
-            ends = s.values.amin(), s.values.amax()
-            points = ends[0] + (ends[1] - ends[0]) * torch.linspace(
-                0, 1, self.n_grid, dtype=torch.float64
-            ).to(z)
-            gaps = _smoothed(kernel, points[:, None], s.values, w, z)
+            low, high = self._ends or (float(s.values.min()), float(s.values.max()))
+            points = torch.linspace(low, high, self.n_grid, dtype=torch.float64).to(z)
+            gaps = _smoothed(points[:, None], s.values, w, z, s.kinds, bandwidths)
             outer = w.new_full((self.n_grid,), 1.0 / self.n_grid)
-        elif line and len(s) > _EXACT_ROWS:
-            sigma = self.bandwidth_s * (ranges or ranges_of(s))[0]
-            gaps, outer = _line(kernel, sigma, s.values[:, 0].double(), w.double(), z.double())
+        elif len(s) > _EXACT_ROWS and s.kinds.count("continuous") <= 1:
+            gaps, outer = _gathered(s, w.double(), z.double(), bandwidths)
         else:
-            gaps, outer = _smoothed(kernel, s.values, s.values, w, z), w
+            gaps, outer = _smoothed(s.values, s.values, w, z, s.kinds, bandwidths), w
         return (gaps.abs().mean(dim=-1) @ outer.to(gaps)).to(z.dtype)
 
-    def _calibrated(self, z: Tensor, s: Sensitive, generator: torch.Generator | None) -> Self:  # noqa: ARG002
-        return self._with(_ranges=ranges_of(s))
+    def _calibrated(
+        self,
+        z: Tensor,  # noqa: ARG002
+        s: Sensitive,
+        w: Tensor | None,  # noqa: ARG002
+        generator: torch.Generator | None,  # noqa: ARG002
+        freeze: bool,  # noqa: ARG002
+    ) -> Self:
+        ends = float(s.values.min()), float(s.values.max())
+        return self._with(_ranges=ranges_of(s), _ends=ends)
 
 
-def _smoothed(kernel: Kernel, at: Tensor, s: Tensor, w: Tensor, z: Tensor) -> Tensor:
+def _smoothed(
+    at: Tensor, s: Tensor, w: Tensor, z: Tensor, kinds: Sequence[Kind], bandwidths: Sequence[float]
+) -> Tensor:
     """Return the conditional means of z ``(..., n, d)`` at the rows of ``at`` ``(a, q)``: ``(..., a, d)``."""
-    parts = []
-    for points in at.split(max(1, 16_000_000 // len(s))):
-        V = kernel.gram(points, s) * w
-        mass = V.sum(dim=1, keepdim=True)
-        # A category of no weight has no conditional mean, and no weight in the outer mean either.
-        parts.append((V / torch.where(mass > 0, mass, 1.0)) @ z)
+    blocks = at.split(max(1, 16_000_000 // len(s)))
+    parts = [smoothing_weights(log_kernel(points, s, kinds, bandwidths), w) @ z for points in blocks]
     return torch.cat(parts, dim=-2)
 
 
-def _line(kernel: Kernel, sigma: float, s: Tensor, w: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Return conditional means and the mass of S on levels or knots of one column, in linear time."""
+def _gathered(s: Sensitive, w: Tensor, z: Tensor, bandwidths: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """Return conditional means and the mass of S by categories and, in each, by levels or knots of a line."""
+    refuse_not_finite(s)
+    lines = [j for j, kind in enumerate(s.kinds) if kind == "continuous"]
+    others = [j for j, kind in enumerate(s.kinds) if kind == "categorical"]
+    group = (
+        s.values[:, others].unique(dim=0, return_inverse=True)[1] if others else torch.zeros_like(w).long()
+    )
+    means, masses = [], []
+    for value in group.unique():
+        rows = group == value
+        part_w, part_z = w[rows], z[..., rows, :]
+        if lines:
+            mean, mass = _line(bandwidths[lines[0]], s.values[rows, lines[0]].double(), part_w, part_z)
+        else:
+            mass = part_w.sum().reshape(1)
+            mean = (part_w[:, None] * part_z).sum(dim=-2, keepdim=True) / mass
+        means.append(mean)
+        masses.append(mass)
+    return torch.cat(means, dim=-2), torch.cat(masses)
+
+
+def _line(sigma: float, s: Tensor, w: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Return conditional means and the mass of one column on its levels or on knots, in linear time."""
     values, level = s.unique(return_inverse=True)
-    if len(values) <= _EXACT_LEVELS:
+    span = float(values[-1] - values[0]) / sigma * _KNOTS
+    if len(values) <= _EXACT_LEVELS or span > _MOST_KNOTS:
         mass = w.new_zeros(len(values)).index_add(0, level, w)
-        means = _gather(level, w, z, len(values)) / mass[:, None].clamp_min(torch.finfo(w.dtype).tiny)
-        return _smoothed(kernel, values[:, None], values[:, None], mass, means), mass
-    step = sigma / _KNOTS
-    position = (s - values[0]) / step
+        means = _sums(level, w, z, len(values)) / mass[:, None]
+        return _smoothed(values[:, None], values[:, None], mass, means, ("continuous",), [sigma]), mass
+    position = (s - values[0]) / sigma * _KNOTS
     left = position.floor().long()
     share = position - left
     knots = int(left.max()) + 2
     lower, upper = w * (1.0 - share), w * share
     mass = w.new_zeros(knots).index_add(0, left, lower).index_add(0, left + 1, upper)
-    sums = _gather(left, lower, z, knots) + _gather(left + 1, upper, z, knots)
+    sums = _sums(left, lower, z, knots) + _sums(left + 1, upper, z, knots)
     offsets = torch.arange(-_REACH * _KNOTS, _REACH * _KNOTS + 1).to(w) / _KNOTS
-    taps = (-0.5 * offsets.square()).exp()[None, None]
-    smooth_mass = _convolved(mass, taps)
-    smooth_sums = _convolved(sums.mT, taps).mT
-    filled = smooth_mass > 0
-    safe = torch.where(filled, smooth_mass, 1.0)
-    return smooth_sums / safe[:, None], mass
+    taps = (-0.5 * offsets.square()).exp()
+    filled = mass > 0  # elsewhere the mean has no weight, and the smoothed mass is rounding
+    smooth_mass = torch.where(filled, _convolved(mass, taps), 1.0)
+    return torch.where(filled[:, None], _convolved(sums.mT, taps).mT / smooth_mass[:, None], 0.0), mass
 
 
-def _gather(index: Tensor, w: Tensor, z: Tensor, size: int) -> Tensor:
+def _sums(index: Tensor, w: Tensor, z: Tensor, size: int) -> Tensor:
     """Return sum of w z over rows of each index, shape ``(..., size, d)``."""
     empty = z.new_zeros((*z.shape[:-2], size, z.shape[-1]))
     return empty.index_add(-2, index, w[:, None] * z)
 
 
 def _convolved(x: Tensor, taps: Tensor) -> Tensor:
-    flat = x.reshape(-1, 1, x.shape[-1])
-    return torch.nn.functional.conv1d(flat, taps, padding=taps.shape[-1] // 2).reshape(x.shape)
+    """Return x smoothed along its last dimension, by Fourier transform."""
+    n, reach = x.shape[-1], len(taps) // 2
+    size = n + len(taps) - 1
+    product = torch.fft.rfft(x, size) * torch.fft.rfft(taps, size)
+    return torch.fft.irfft(product, size)[..., reach : reach + n]

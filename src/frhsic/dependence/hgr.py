@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from frhsic.data import Sensitive
-from frhsic.dependence._base import Dependence
+from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.dependence._centering import both_centred
 from frhsic.dependence._numeric import signed_root
 from frhsic.kernels import Gaussian, Kernel, default_kernel
@@ -53,8 +53,8 @@ class KernelHGR(Dependence):
                 )
         self.ridge_z = ridge_z
         self.ridge_s = ridge_s
-        self.kernel_z = Gaussian() if kernel_z is None else kernel_z
-        self.kernel_s = kernel_s
+        self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()
+        self.kernel_s = checked_kernel(kernel_s, "kernel_s")
 
     def _kernel_s(self, s: Sensitive) -> Kernel:
         return default_kernel(s.kinds) if self.kernel_s is None else self.kernel_s
@@ -71,7 +71,7 @@ class KernelHGR(Dependence):
             eigenvalues, vectors = torch.linalg.eigh(A_s)
             shrunk = eigenvalues.clamp_min(0.0)
             shrunk = shrunk / (shrunk + self.ridge_s)
-            keep = shrunk > torch.finfo(z.dtype).eps
+            keep = ~(shrunk <= torch.finfo(z.dtype).eps)  # nan is kept
             F = vectors[:, keep] * shrunk[keep].sqrt()  # (n, r)
         if F.shape[1] == 0:
             return z.sum(dim=(-2, -1)) * 0.0
@@ -83,8 +83,10 @@ class KernelHGR(Dependence):
         largest = torch.linalg.eigvalsh(0.5 * (B + B.mT))[..., -1]
         return signed_root(largest.clamp(0.0, 1.0))
 
-    def _calibrated(self, z: Tensor, s: Sensitive, generator: torch.Generator | None) -> Self:
+    def _calibrated(
+        self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool
+    ) -> Self:
         return self._with(
-            kernel_z=self.kernel_z.calibrate(z, generator=generator),
-            kernel_s=self._kernel_s(s).calibrate(s.values, generator=generator),
+            kernel_z=self.kernel_z.calibrate(z, weights=w, generator=generator, freeze=freeze),
+            kernel_s=self._kernel_s(s).calibrate(s.values, weights=w, generator=generator, freeze=freeze),
         )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from frhsic.data import Sensitive
-from frhsic.dependence._base import Dependence
+from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.dependence._centering import Estimator, both_centred, centred
 from frhsic.dependence._density import Density, effective_rows
 from frhsic.dependence._numeric import signed_root
@@ -45,8 +45,8 @@ class HSIC(Dependence):
         target: rows are weighted by one over the density of S (clipped), so that the comparison is between
         P(z | s) U(ds) and the product of its own marginals. :meth:`effective_rows` says what that costs.
     block_size : int or None, default=None
-        Rows of a tile. Value and gradient stay the same, the memory is n + block_size^2 instead of n^2. None
-        tiles above 4,096 rows.
+        Rows of a tile. Value and gradient stay the same, the memory is n + block_size^2 instead of n^2; tiles
+        need plain autograd, not ``torch.func``. None tiles above 4,096 rows.
 
     Examples
     --------
@@ -87,8 +87,8 @@ class HSIC(Dependence):
             raise ValueError(
                 f"'block_size' must be a positive number of rows. Got {block_size}. Leave it out to choose."
             )
-        self.kernel_z = Gaussian() if kernel_z is None else kernel_z
-        self.kernel_s = kernel_s
+        self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()
+        self.kernel_s = checked_kernel(kernel_s, "kernel_s")
         self.estimator = estimator
         self.normalized = normalized
         self.root = root
@@ -100,7 +100,8 @@ class HSIC(Dependence):
         """Return the arguments, for the printed form."""
         return (
             f"kernel_z={self.kernel_z}, kernel_s={self.kernel_s}, estimator={self.estimator!r}, "
-            f"normalized={self.normalized}, root={self.root}, reference={self.reference!r}"
+            f"normalized={self.normalized}, root={self.root}, reference={self.reference!r}, "
+            f"block_size={self.block_size}"
         )
 
     def effective_rows(self, s: Tensor | Sensitive, weights: Tensor | None = None) -> float:
@@ -161,17 +162,19 @@ class HSIC(Dependence):
 
     def _normalized(self, zs: Tensor, zz: Tensor, ss: Tensor) -> Tensor:
         """Return zs / sqrt(zz ss); factors common to all three cancel, and 0/0 is 0."""
-        positive = (zz > 0) & (ss > 0)
-        ratio = zs / (torch.where(positive, zz, 1.0).sqrt() * torch.where(positive, ss, 1.0).sqrt())
+        degenerate = (zz <= 0) | (ss <= 0)  # nan is not: it must come out as nan
+        ratio = zs / (torch.where(degenerate, 1.0, zz).sqrt() * torch.where(degenerate, 1.0, ss).sqrt())
         if self.estimator == "biased":
             ratio = ratio.clamp(0.0, 1.0)  # beyond is rounding
-        return torch.where(positive, ratio, 0.0)
+        return torch.where(degenerate, 0.0, ratio)
 
-    def _calibrated(self, z: Tensor, s: Sensitive, generator: torch.Generator | None) -> Self:
-        density = Density.fit(s, None) if self.reference == "uniform" else None
+    def _calibrated(
+        self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool
+    ) -> Self:
+        density = Density.fit(s, w) if self.reference == "uniform" else None
         return self._with(
-            kernel_z=self.kernel_z.calibrate(z, generator=generator),
-            kernel_s=self._kernel_s(s).calibrate(s.values, generator=generator),
+            kernel_z=self.kernel_z.calibrate(z, weights=w, generator=generator, freeze=freeze),
+            kernel_s=self._kernel_s(s).calibrate(s.values, weights=w, generator=generator, freeze=freeze),
             _density=density,
         )
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from frhsic.data import Sensitive
-from frhsic.dependence._base import Dependence
+from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.dependence._bins import Binning, bin_of, check_bins, inner_edges
 from frhsic.dependence._smoothing import row_weights
 from frhsic.kernels import Kernel, Linear
@@ -27,9 +27,9 @@ class BinnedMMD(Dependence):
 
     Notes
     -----
-    Bins with fewer than two rows are left out. With equal masses the sum of MMD^2 over all pairs of bins is
-    n_bins times this sum: the pairwise form of the paper's text is the same penalty up to a factor. A column
-    of categories has a bin for each level.
+    Bins with fewer than two rows, of any weight, are left out. With equal masses the sum of MMD^2 over all
+    pairs of bins is n_bins times this sum: the pairwise form of the paper's text is the same penalty up to a
+    factor. A column of categories has a bin for each level.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class BinnedMMD(Dependence):
         check_bins(n_bins, binning)
         self.n_bins = n_bins
         self.binning: Binning = binning
-        self.kernel_z = Linear() if kernel_z is None else kernel_z
+        self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Linear()
         self._edges: Tensor | None = None
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
@@ -59,8 +59,10 @@ class BinnedMMD(Dependence):
         E = torch.where(counted, weighted / torch.where(counted, mass, 1.0) - w_rows, 0.0)
         return self.kernel_z.bind(z, w).quadratic(z, E).sum(dim=-1)
 
-    def _calibrated(self, z: Tensor, s: Sensitive, generator: torch.Generator | None) -> Self:
+    def _calibrated(
+        self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool
+    ) -> Self:
         return self._with(
-            kernel_z=self.kernel_z.calibrate(z, generator=generator),
+            kernel_z=self.kernel_z.calibrate(z, weights=w, generator=generator, freeze=freeze),
             _edges=inner_edges(s, self.n_bins, self.binning),
         )

@@ -17,6 +17,7 @@ from frhsic.kernels._scale import (
     median_bandwidth,
     scale_free_bandwidth,
     self_exponent,
+    sum_dtype,
     weighted_mean,
     whitening,
 )
@@ -56,11 +57,26 @@ class _Radial(Kernel, ABC):
                 f"'bandwidth' must be a number before the kernel is evaluated. Got the rule {rule!r}. "
                 "Fix it on data first: kernel.calibrate(x, freeze=True)."
             )
-        return 1.0 if isinstance(self.bandwidth, Tensor) else self.bandwidth**-2
+        return 1.0 if self._divides else float(self.bandwidth) ** -2
+
+    @property
+    def _divides(self) -> bool:
+        """Whether rows are divided by the bandwidth: it is a tensor, or its square leaves the floats."""
+        return isinstance(self.bandwidth, Tensor) or not 1e-15 < float(self.bandwidth) < 1e15
 
     def _rows(self, x: Tensor) -> Tensor:
         x = self._whitened(x)
-        return x / self.bandwidth.to(x)[..., None, None] if isinstance(self.bandwidth, Tensor) else x
+        if not self._divides:
+            return x
+        if not isinstance(self.bandwidth, Tensor):
+            return x / float(self.bandwidth)
+        sigma = self.bandwidth.to(x)
+        if sigma.ndim and sigma.shape != x.shape[:-2]:
+            raise ValueError(
+                f"'bandwidth' must be a number, or one for each model of a stack of {tuple(x.shape[:-2])}. "
+                f"Got {tuple(sigma.shape)}. Calibrate on the models that are evaluated."
+            )
+        return x / sigma[..., None, None]
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the Gram matrix, shape ``(..., n, m)``; the bandwidth must be a number by now."""
@@ -97,7 +113,8 @@ class _Radial(Kernel, ABC):
         x = x.detach()
         fixed = self
         if self.bandwidth == "median":
-            seen = x @ whitening(x, weights) if self.whiten is True else self._whitened(x)
+            centred = x - weighted_mean(x, weights)
+            seen = centred @ whitening(x, weights) if self.whiten is True else self._whitened(x)
             sigma = median_bandwidth(seen, generator)
             fixed = replace(self, bandwidth=sigma.item() if sigma.ndim == 0 else sigma)
         return fixed.bind(x, weights) if freeze else fixed
@@ -140,6 +157,8 @@ class Gaussian(_Radial):
 
         Rows (x, h, 1) on the left and (x, 1, h) on the right, h = -|x|^2 / 2, have the exponent as product.
         """
+        if x.shape[-1] == 1:
+            return super().tiles(x)  # subtracted directly
         x = self._rows(x)
         x = (x - x.detach().mean(dim=-2, keepdim=True)) * self._rate() ** 0.5
         half = -0.5 * (x * x).sum(dim=-1, keepdim=True)
@@ -150,7 +169,7 @@ class Gaussian(_Radial):
 
         def block(rows: slice, columns: slice) -> Tensor:
             E = left[..., rows, :] @ right[..., columns]
-            return E.clamp_min_(floor).exp_() if reaches else E.exp_()
+            return E.clamp_(floor, 0.0).exp_() if reaches else E.exp_()
 
         return block
 
@@ -231,13 +250,15 @@ def _value_and_gradient(
     x = x - x.mean(dim=-2, keepdim=True)
     if rate != 1.0:
         x.mul_(rate**0.5)
-    W = self_exponent(x).clamp_min_(_floor(x)).exp_().mul_(M)
-    mass = W.sum(dim=-1, keepdim=True)
+    E = exponent(x, x) if x.shape[-1] == 1 else self_exponent(x)
+    W = E.clamp_(_floor(x), 0.0).exp_().mul_(M)
+    wide = sum_dtype(M)
+    mass = W.sum(dim=-1, keepdim=True, dtype=wide)
     # M sums to zero but for its rounding error, which would swamp the value when x has all but collapsed.
-    value = (mass.sum(dim=(-2, -1)) - M.sum(dim=(-2, -1))).mul_(factor)
+    value = (mass.sum(dim=(-2, -1)) - M.sum(dim=(-2, -1), dtype=wide)).mul_(factor).to(x.dtype)
     if not need_gradient:
         return value, value
-    gradient = (W @ x).addcmul_(mass, x, value=-1.0)
+    gradient = (W @ x).addcmul_(mass.to(x.dtype), x, value=-1.0)
     return value, gradient.mul_(2.0 * rate**0.5 * factor)
 
 

@@ -13,6 +13,11 @@ Rule = Literal["median", "scale-free"]
 MEDIAN_ROWS = 2_000
 
 
+def sum_dtype(K: Tensor) -> torch.dtype:
+    """Return the dtype for sums over a matrix: float64 beyond batch size, where float32 would cost digits."""
+    return torch.float64 if K.shape[-1] > 512 else K.dtype
+
+
 def weighted_mean(x: Tensor, weights: Tensor | None) -> Tensor:
     """Return the mean row of x, shape ``(..., 1, d)``; weights ``(n,)`` sum to one."""
     if weights is None:
@@ -32,10 +37,11 @@ def exponent(a: Tensor, b: Tensor, rate: float = 1.0) -> Tensor:
         return squared.mul_(-0.5 * rate)
     centre = a.detach().mean(dim=-2, keepdim=True)
     if a is b:
-        return self_exponent(a - centre).mul_(rate)
+        return self_exponent(a - centre).mul_(rate).clamp_max_(0.0)
     a, b = a - centre, b - centre
     half_a, half_b = (0.5 * (x * x).sum(dim=-1) for x in (a, b))
-    return (a @ b.mT).sub_(half_a.unsqueeze(-1)).sub_(half_b.unsqueeze(-2)).mul_(rate)
+    E = (a @ b.mT).sub_(half_a.unsqueeze(-1)).sub_(half_b.unsqueeze(-2)).mul_(rate)
+    return E.clamp_max_(0.0)  # above is rounding, which exp would blow up
 
 
 def self_exponent(x: Tensor) -> Tensor:
@@ -61,10 +67,13 @@ def median_bandwidth(x: Tensor, generator: torch.Generator | None = None) -> Ten
     n = x.shape[-2]
     if n > MEDIAN_ROWS:
         generator = generator or torch.Generator().manual_seed(0)
-        rows = torch.randperm(n, generator=generator)[:MEDIAN_ROWS].to(x.device)
+        rows = torch.randperm(n, generator=generator, device=generator.device)[:MEDIAN_ROWS].to(x.device)
         x, n = x[..., rows, :], MEDIAN_ROWS
     i, j = torch.triu_indices(n, n, offset=1, device=x.device)
-    r = distances(x, x)[..., i, j]
+    # At unit size, or the squares of very small and very large numbers would leave the floats.
+    size = x.abs().amax(dim=(-2, -1), keepdim=True)
+    size = torch.where(size > 0, size, 1.0)
+    r = distances(x / size, x / size)[..., i, j] * size[..., 0]
     median = r.median(dim=-1).values
     if bool((median > 0).all()):
         return median
@@ -82,14 +91,21 @@ def scale_free_bandwidth(x: Tensor, weights: Tensor | None) -> Tensor:
 def whitening(x: Tensor, weights: Tensor | None) -> Tensor:
     """Return T ``(..., d, d)`` such that x T has unit covariance, inside the graph.
 
-    Columns are first brought to unit variance, which is exact at any scale; the correlation matrix that is
-    left gets a small ridge, so that a direction without variance stays finite instead of being blown up.
+    Columns are first brought to unit variance, which is exact at any scale, and constant ones to zero; the
+    correlation matrix that is left gets a small ridge, for columns that repeat each other.
     """
-    d = x.shape[-1]
+    n, d = x.shape[-2:]
+    if n < d + 2:
+        raise ValueError(
+            f"'whiten' must have at least d + 2 = {d + 2} rows: fewer are equally far apart once whitened. "
+            f"Got {n}. Use more rows or whiten=False."
+        )
     eps = torch.finfo(x.dtype).eps
-    x = x - weighted_mean(x, weights)
+    mean = weighted_mean(x, weights)
+    x = x - mean
     w = torch.full_like(x[..., :1], 1.0 / x.shape[-2]) if weights is None else weights[:, None]
     sd = (w * x.square()).sum(dim=-2, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny ** 0.5).sqrt()
+    sd = torch.where(sd > 10.0 * eps * mean.abs(), sd, torch.inf)  # a constant column but for rounding
     x = x / sd
     correlation = (w * x).mT @ x
     ridge = (100.0 * d * eps) * torch.eye(d, dtype=x.dtype, device=x.device)
