@@ -12,7 +12,7 @@ from scipy.special import digamma
 from torch import Tensor
 
 from frhsic.data import Sensitive
-from frhsic.dependence._base import Dependence
+from frhsic.dependence._base import Dependence, refuse_not_finite
 
 Array = NDArray[np.float64]
 
@@ -37,9 +37,10 @@ class MutualInformation(Dependence):
 
     Notes
     -----
-    Rows whose k-th neighbour coincides with them (ties, as among integers) count all rows that coincide.
-    Categories are far from each other, all equally. The estimate may be slightly negative near independence;
-    it is not clipped.
+    The estimator is for continuous laws, and ties (integers, decisions of 0 and 1) would bias it by whole
+    tenths of a nat. A column with ties is therefore spread evenly over its smallest gap, from a fixed seed:
+    the value can still be told from the spread one, so the information stays what it is. Categories are far
+    from each other, all equally. The estimate may be slightly negative near independence; it is not clipped.
 
     Examples
     --------
@@ -64,41 +65,51 @@ class MutualInformation(Dependence):
                 "'weights' must be None for MutualInformation: no weighted form is derived. Got weights. "
                 "Use HSIC or DistanceCovariance."
             )
+        refuse_not_finite(s)
         if len(s) <= self.k:
             raise ValueError(
                 f"'z' must have more than k = {self.k} rows. Got {len(s)}. "
                 "Use a larger sample or a smaller k."
             )
-        y = _points(s.values.detach().cpu().double().numpy(), s.kinds, self.standardize)
+        y = _points(s.values.detach().cpu().double().numpy(), s.kinds, self.standardize, side=1)
         models = z.detach().cpu().double().reshape(-1, *z.shape[-2:]).numpy()
         kinds = ("continuous",) * z.shape[-1]
-        values = [_ksg(_points(x, kinds, self.standardize), y, self.k) for x in models]
+        values = [_ksg(_points(x, kinds, self.standardize, side=0), y, self.k) for x in models]
         return torch.tensor(values, dtype=z.dtype, device=z.device).reshape(z.shape[:-2])
 
 
-def _points(x: Array, kinds: tuple[str, ...], standardize: bool) -> Array:
-    """Return the columns as coordinates; a category becomes a corner of its own, far from all others."""
+def _points(x: Array, kinds: tuple[str, ...], standardize: bool, side: int) -> Array:
+    """Return the columns as coordinates; a category becomes a corner of its own, far from all others.
+
+    ``side`` keeps the seeds of Z and S apart: the same spread on both would be a dependence.
+    """
     columns = []
-    for column, kind in zip(x.T, kinds, strict=True):
+    for j, (column, kind) in enumerate(zip(x.T, kinds, strict=True)):
         if kind == "categorical":
             columns.append(_FAR * (column[:, None] == np.unique(column)))
         else:
             sd = column.std() if standardize else 1.0
-            columns.append((column / (sd if sd > 0 else 1.0))[:, None])
+            columns.append(_spread(column / (sd if sd > 0 else 1.0), (side, j))[:, None])
     return np.hstack(columns)
+
+
+def _spread(column: Array, seed: tuple[int, int]) -> Array:
+    """Return the column with ties spread over half the smallest gap to either side."""
+    values = np.unique(column)
+    if len(values) == len(column):
+        return column
+    gaps = np.diff(values)
+    real = gaps[gaps > 1e-9 * (values[-1] - values[0])]  # below is rounding
+    width = real.min() if len(real) else 1.0
+    return column + width * np.random.default_rng(seed).uniform(-0.5, 0.5, len(column))
 
 
 def _ksg(x: Array, y: Array, k: int) -> float:
     joint = np.hstack([x, y])
     reach = cKDTree(joint).query(joint, k=k + 1, p=np.inf)[0][:, -1]
-    tied = reach == 0.0
-    # Strictly closer, up to rounding: among integers in any unit equal gaps must stay equal. Ties count
-    # everything at distance zero.
-    inside = np.where(tied, 0.0, reach * (1.0 - 1e-10))
-    near_x, near_y, near = (
-        cKDTree(points).query_ball_point(points, inside, p=np.inf, return_length=True) - 1
-        for points in (x, y, joint)
+    inside = np.nextafter(reach, 0.0)  # strictly closer
+    near_x, near_y = (
+        cKDTree(points).query_ball_point(points, inside, p=np.inf, return_length=True) for points in (x, y)
     )
-    neighbours = np.where(tied, near, k)
-    n = len(x)
-    return float(digamma(n) + np.mean(digamma(neighbours) - digamma(near_x + 1) - digamma(near_y + 1)))
+    # Both counts contain the row itself: they are n_x + 1 and n_y + 1.
+    return float(digamma(k) + digamma(len(x)) - np.mean(digamma(near_x) + digamma(near_y)))
