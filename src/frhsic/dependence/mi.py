@@ -96,15 +96,16 @@ def _points(x: Array, kinds: tuple[str, ...], standardize: bool, side: int) -> A
 def _spread(column: Array, seed: tuple[int, int]) -> Array:
     """Return the column with ties spread over half the smallest gap to either side."""
     values = np.unique(column)
-    if len(values) == len(column):
+    if len(values) in (1, len(column)):
         return column
     gaps = np.diff(values)
     real = gaps[gaps > 1e-9 * (values[-1] - values[0])]  # below is rounding
-    width = real.min() if len(real) else 1.0
-    return column + width * np.random.default_rng(seed).uniform(-0.5, 0.5, len(column))
+    return column + real.min() * np.random.default_rng(seed).uniform(-0.5, 0.5, len(column))
 
 
 def _ksg(x: Array, y: Array, k: int) -> float:
+    if not (np.ptp(x, axis=0).any() and np.ptp(y, axis=0).any()):
+        return 0.0  # a constant tells nothing
     joint = np.hstack([x, y])
     reach = cKDTree(joint).query(joint, k=k + 1, p=np.inf)[0][:, -1]
     inside = np.nextafter(reach, 0.0)  # strictly closer
