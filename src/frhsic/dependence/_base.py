@@ -13,6 +13,7 @@ from frhsic.data import Kind, Sensitive
 from frhsic.kernels import Kernel
 
 _CONTINUOUS: tuple[Kind, ...] = ("continuous",)
+_S_TYPES = (Tensor, Sensitive)
 
 
 class Dependence(nn.Module, ABC):
@@ -104,7 +105,11 @@ class Dependence(nn.Module, ABC):
         if z.ndim < 2:
             z = z.reshape(-1, 1)
         if isinstance(s, Tensor):
-            values = s if s.ndim == 2 else s.reshape(len(s) if s.ndim else 1, -1)
+            values = s.unsqueeze(-1) if s.ndim == 1 else s
+            if values.ndim != 2:
+                raise ValueError(
+                    f"'s' must be (n,) or (n, q). Got shape {tuple(s.shape)}. Flatten it to one row each."
+                )
             q = values.shape[-1]
             s = Sensitive(values, tuple(f"s{j}" for j in range(q)), _CONTINUOUS * q)
         if s.values.requires_grad:
@@ -152,11 +157,11 @@ class Dependence(nn.Module, ABC):
 
 
 def _refuse_what_is_no_tensor(z: object, s: object, weights: object) -> None:
-    if isinstance(z, Tensor) and isinstance(s, Tensor | Sensitive) and isinstance(weights, Tensor | None):
+    if isinstance(z, Tensor) and isinstance(s, _S_TYPES) and (weights is None or isinstance(weights, Tensor)):
         return
     if not isinstance(z, Tensor):
         name, must, got, cure = "z", "a tensor", z, "to_matrix"
-    elif not isinstance(s, Tensor | Sensitive):
+    elif not isinstance(s, _S_TYPES):
         name, must, got, cure = "s", "a tensor or a Sensitive", s, "to_sensitive"
     else:
         name, must, got, cure = "weights", "a tensor or None", weights, "to_weights"

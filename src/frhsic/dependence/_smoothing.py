@@ -49,20 +49,22 @@ def log_kernel(at: Tensor, s: Tensor, kinds: Sequence[Kind], bandwidths: Sequenc
     In logarithms, because what counts is the ratio of weights: far from all rows every weight underflows, and
     the nearest row must still win.
     """
-    total = at.new_zeros((len(at), len(s)))
+    parts = []
     for j, (kind, sigma) in enumerate(zip(kinds, bandwidths, strict=True)):
-        gap = at[:, j : j + 1] - s[:, j]
         if kind == "continuous":
-            total = total - 0.5 * (gap / sigma).square()
+            gap = (at[:, j : j + 1] / sigma) - (s[:, j] / sigma)
+            parts.append(gap.square_().mul_(-0.5))
         else:
-            total = total.masked_fill(gap != 0, -torch.inf)
-    return total
+            gap = at[:, j : j + 1] - s[:, j]
+            parts.append(torch.where(gap == 0, 0.0, -torch.inf).to(at))
+    return sum(parts[1:], start=parts[0])
 
 
 def smoothing_weights(log: Tensor, w: Tensor) -> Tensor:
     """Return weights proportional to w times the kernel, of sum one along each row; zeros where all are."""
     weights = (log + w.log()).softmax(dim=1)
-    return torch.where((log == -torch.inf).all(dim=1, keepdim=True), 0.0, weights)
+    lonely = log.amax(dim=1, keepdim=True) == -torch.inf
+    return torch.where(lonely, 0.0, weights) if bool(lonely.any()) else weights
 
 
 def row_weights(s: Sensitive, w: Tensor | None) -> Tensor:

@@ -255,10 +255,12 @@ def _value_and_gradient(
     wide = sum_dtype(M)
     mass = W.sum(dim=-1, keepdim=True, dtype=wide)
     # M sums to zero but for its rounding error, which would swamp the value when x has all but collapsed.
-    value = (mass.sum(dim=(-2, -1)) - M.sum(dim=(-2, -1), dtype=wide)).mul_(factor).to(x.dtype)
+    value = (mass.sum(dim=(-2, -1)) - M.sum(dim=(-2, -1), dtype=wide)).mul_(factor)
+    if wide is not None:
+        value, mass = value.to(x.dtype), mass.to(x.dtype)
     if not need_gradient:
         return value, value
-    gradient = (W @ x).addcmul_(mass.to(x.dtype), x, value=-1.0)
+    gradient = (W @ x).addcmul_(mass, x, value=-1.0)
     return value, gradient.mul_(2.0 * rate**0.5 * factor)
 
 
