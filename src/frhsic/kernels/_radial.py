@@ -250,18 +250,28 @@ def _value_and_gradient(
     x = x - x.mean(dim=-2, keepdim=True)
     if rate != 1.0:
         x.mul_(rate**0.5)
-    E = exponent(x, x) if x.shape[-1] == 1 else self_exponent(x)
-    W = E.clamp_(_floor(x), 0.0).exp_().mul_(M)
+    E, half = (exponent(x, x), 0.5 * x[..., 0].square()) if x.shape[-1] == 1 else self_exponent(x)
+    # The largest |x|^2 / 2 of each model tells at once whether a guard is needed.
+    largest = half.amax(dim=-1)
+    least, most = (float(largest.min()), float(largest.max())) if largest.ndim else (float(largest),) * 2
+    if not 4.0 * most < -_floor(x):  # |x_i - x_j|^2 / 2 <= |x_i|^2 + |x_j|^2; above zero is rounding
+        E.clamp_(_floor(x), 0.0)
+    W = E.exp_().mul_(M)
     wide = sum_dtype(M)
     mass = W.sum(dim=-1, keepdim=True, dtype=wide)
-    # M sums to zero but for its rounding error, which would swamp the value when x has all but collapsed.
-    value = (mass.sum(dim=(-2, -1)) - M.sum(dim=(-2, -1), dtype=wide)).mul_(factor)
+    value = mass.sum(dim=(-2, -1))
+    if not least > 0.1:
+        # M sums to zero but for its rounding error, which would swamp the value when x has all but collapsed.
+        value = value - M.sum(dim=(-2, -1), dtype=wide)
     if wide is not None:
         value, mass = value.to(x.dtype), mass.to(x.dtype)
+    value = value.mul_(factor)
     if not need_gradient:
         return value, value
-    gradient = (W @ x).addcmul_(mass, x, value=-1.0)
-    return value, gradient.mul_(2.0 * rate**0.5 * factor)
+    scale = 2.0 * rate**0.5 * factor
+    if x.ndim == 2:
+        return value, torch.addmm(mass * x, W, x, beta=-scale, alpha=scale)
+    return value, (W @ x).addcmul_(mass, x, value=-1.0).mul_(scale)
 
 
 def _differentiable_gradient(x: Tensor, M: Tensor, rate: float, factor: float) -> Tensor:

@@ -40,18 +40,21 @@ def exponent(a: Tensor, b: Tensor, rate: float = 1.0) -> Tensor:
         return squared.mul_(-0.5 * rate)
     centre = a.detach().mean(dim=-2, keepdim=True)
     if a is b:
-        return self_exponent(a - centre).mul_(rate).clamp_max_(0.0)
+        return self_exponent(a - centre)[0].mul_(rate).clamp_max_(0.0)
     a, b = a - centre, b - centre
     half_a, half_b = (0.5 * (x * x).sum(dim=-1) for x in (a, b))
     E = (a @ b.mT).sub_(half_a.unsqueeze(-1)).sub_(half_b.unsqueeze(-2)).mul_(rate)
     return E.clamp_max_(0.0)  # above is rounding, which exp would blow up
 
 
-def self_exponent(x: Tensor) -> Tensor:
-    """Return -|x_i - x_j|^2 / 2 for centred rows; the norms are read off the diagonal, which becomes zero."""
+def self_exponent(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return -|x_i - x_j|^2 / 2 and |x_i|^2 / 2 for centred rows.
+
+    The norms are read off the diagonal of the product, which becomes zero.
+    """
     E = x @ x.mT
     half = E.diagonal(dim1=-2, dim2=-1) * 0.5
-    return E.sub_(half.unsqueeze(-1)).sub_(half.unsqueeze(-2))
+    return E.sub_(half.unsqueeze(-1)).sub_(half.unsqueeze(-2)), half
 
 
 def distances(a: Tensor, b: Tensor) -> Tensor:
