@@ -54,3 +54,17 @@ def test_example_runs(path, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(path.read_text().splitlines()) <= 80
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_code_of_the_readme_runs_as_written():
+    text = (ROOT / "README.md").read_text()
+    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    assert len(blocks) >= 3
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(block, names)
+    assert names["frhsic"].HSIC(normalized=True)(names["score"], names["age"]).item() == pytest.approx(
+        0.33, abs=0.005
+    )
+    assert names["frhsic"].GDP()(names["score"], names["age"]).item() == pytest.approx(0.20, abs=0.005)
