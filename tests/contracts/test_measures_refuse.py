@@ -229,3 +229,13 @@ def test_the_unit_of_s_does_not_matter_at_any_size(scale):
     expected = HSIC()(z, s).item()
     assert HSIC()(z, scale * s).item() == pytest.approx(expected, rel=1e-9)
     assert HSIC().calibrate(z, scale * s)(z, scale * s).item() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("evaluate", ["gram", "inner", "tiles"])
+def test_a_kernel_whose_bandwidth_is_still_a_rule_says_how_to_fix_it(evaluate):
+    z, _ = sample(9)
+    other = {"gram": (z,), "inner": (torch.zeros(9, 9, dtype=D),), "tiles": ()}[evaluate]
+    with pytest.raises(
+        ValueError, match=r"^'bandwidth' must be a number .* Got the rule 'median'\. Fix it on data"
+    ):
+        getattr(Gaussian(), evaluate)(z, *other)

@@ -26,8 +26,8 @@ class Density:
     """The density of S up to a factor: Gaussian smoothing of continuous columns, frequencies of categories.
 
     The bandwidth of a column is Silverman's, 1.06 sd m^(-1/5) for m rows (so that repeated rows do not weigh
-    exactly like integer weights here); near the ends of the range the density is
-    divided by the part of the smoothing kernel that lies inside, or else rows there would weigh double.
+    exactly like integer weights here). Near the ends of the range the density is divided by the part of the
+    smoothing kernel that lies inside, or else rows there would weigh double.
     """
 
     kernel: Kernel

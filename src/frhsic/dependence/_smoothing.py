@@ -38,9 +38,13 @@ def ranges_of(s: Sensitive) -> tuple[float, ...]:
     )
 
 
-def bandwidths_of(s: Sensitive, bandwidth_s: float, ranges: Sequence[float] | None) -> list[float]:
-    """Return the smoothing bandwidth of each column: that fraction of its range."""
-    return [bandwidth_s * span for span in (ranges_of(s) if ranges is None else ranges)]
+def bandwidths_of(
+    s: Sensitive, bandwidth_s: float, range_s: float | None, calibrated: Sequence[float] | None
+) -> list[float]:
+    """Return the smoothing bandwidth of each column: that fraction of the given, fixed or own range."""
+    if range_s is not None:
+        return [bandwidth_s * range_s] * len(s.names)
+    return [bandwidth_s * span for span in (ranges_of(s) if calibrated is None else calibrated)]
 
 
 def log_kernel(at: Tensor, s: Tensor, kinds: Sequence[Kind], bandwidths: Sequence[float]) -> Tensor:

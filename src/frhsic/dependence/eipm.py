@@ -90,8 +90,7 @@ class EIPM(Dependence):
         if self.anchors is not None and self.anchors < n:
             ranks = torch.linspace(0, n - 1, self.anchors, dtype=torch.float64).round().long().to(w.device)
             rows = s.values[:, 0].argsort(stable=True)[ranks]
-        ranges = self._ranges if self.range_s is None else (self.range_s,) * len(s.names)
-        bandwidths = bandwidths_of(s, self.bandwidth_s, ranges)
+        bandwidths = bandwidths_of(s, self.bandwidth_s, self.range_s, self._ranges)
         log = log_kernel(s.values[rows], s.values, s.kinds, bandwidths)
         log[torch.arange(len(rows), device=w.device), rows] = -torch.inf
         V = smoothing_weights(log, w)

@@ -92,8 +92,7 @@ class GDP(Dependence):
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         w = row_weights(s, w)
-        ranges = self._ranges if self.range_s is None else (self.range_s,) * len(s.names)
-        bandwidths = bandwidths_of(s, self.bandwidth_s, ranges)
+        bandwidths = bandwidths_of(s, self.bandwidth_s, self.range_s, self._ranges)
         for _ in range(2):  # gaps first, or an offset would cost digits; the second round is for float32
             z = z - (w[:, None] * z).sum(dim=-2, keepdim=True)
         if self.weighting == "grid":

@@ -159,8 +159,9 @@ class Gaussian(_Radial):
         """
         if x.shape[-1] == 1:
             return super().tiles(x)  # subtracted directly
+        rate = self._rate()  # first: it refuses what is still a rule
         x = self._rows(x)
-        x = (x - x.detach().mean(dim=-2, keepdim=True)) * self._rate() ** 0.5
+        x = (x - x.detach().mean(dim=-2, keepdim=True)) * rate**0.5
         half = -0.5 * (x * x).sum(dim=-1, keepdim=True)
         ones = torch.ones_like(half)
         left, right = torch.cat((x, half, ones), dim=-1), torch.cat((x, ones, half), dim=-1).mT
@@ -175,7 +176,8 @@ class Gaussian(_Radial):
 
     def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
         """Return factor sum_ij M_ij k(x_i, x_j) by one matrix product forward and one for the gradient."""
-        return gaussian_inner(self._rows(x), M, self._rate(), factor)
+        rate = self._rate()  # first: it refuses what is still a rule
+        return gaussian_inner(self._rows(x), M, rate, factor)
 
 
 class Laplace(_Radial):
@@ -217,7 +219,7 @@ class InverseMultiquadric(_Radial):
     """
 
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
-        return (1.0 - 2.0 * exponent(a, b, rate).clamp_max_(0.0)).rsqrt()
+        return (1.0 - 2.0 * exponent(a, b, rate)).rsqrt()
 
 
 def _floor(x: Tensor) -> float:
