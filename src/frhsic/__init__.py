@@ -22,6 +22,9 @@ from frhsic.dependence import (
     KernelHGR,
     MutualInformation,
 )
+from frhsic.engine import Training
+from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
+from frhsic.penalty import Penalty
 
 __version__ = "0.1.0.dev0"
 
@@ -32,9 +35,15 @@ __all__ = [
     "Adversary",
     "BinnedMMD",
     "DistanceCovariance",
+    "FRHSICClassifier",
+    "FRHSICEncoder",
+    "FRHSICRegressor",
     "KernelHGR",
     "MutualInformation",
+    "Penalty",
     "Sensitive",
+    "TableEncoder",
+    "Training",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -448,7 +448,7 @@ class _Block:
 def _read(x: object, name: str, place: str = "") -> list[_Block]:
     """Bring all that can come in to one or more blocks of equal length, their entries not yet checked."""
     blocks: list[_Block] = []
-    if isinstance(x, Mapping) and not place:  # a dict within a dict is no column
+    if isinstance(x, Mapping) and not place and not issparse(x):  # a dict within a dict is no column
         for key, v in x.items():
             column = _one_column(v, name, _place(str(key)))
             blocks.append(_Block(column.array, str(key), column.labelled))
@@ -611,12 +611,14 @@ def _settle(block: _Block, name: str) -> _Block:
     if not found <= {"boolean", "number"}:
         first = next(i for i, v in enumerate(entries) if sorts[type(v)] not in ("boolean", "number"))
         kind = type(entries[first])
-        cure = "Convert the entries to numbers, or all of them to strings."
-        raise ValueError(
+        says = (
             f"'{name}' must hold numbers only, or labels of one type only{block.place}. "
             f"Got a '{kind.__name__}' in row {first // (len(entries) // len(block.array))}. "
-            + (_REFUSED["M"][1] if sorts[kind] == "date" else cure)
         )
+        if sorts[kind] == "other":
+            raise TypeError(says + "Convert it: each argument must be a string or a number.")
+        cure = "Convert the entries to numbers, or all of them to strings."
+        raise ValueError(says + (_REFUSED["M"][1] if sorts[kind] == "date" else cure))
     if found == {"boolean"}:
         return _Block(block.array.astype(bool), block.name)
     whole = all(issubclass(kind, numbers.Integral) for kind in sorts) and max(map(abs, entries)) < 2**63
@@ -637,7 +639,7 @@ def _numbers(block: _Block, name: str, dtype: torch.dtype = torch.float64) -> _A
     if block.array.dtype == object:
         raise ValueError(
             f"'{name}' must hold numbers{block.place}. Got {'categories' if block.labelled else 'strings'}. "
-            "Encode them as numbers first."
+            "Encode them as numbers first; frhsic.TableEncoder does."
         )
     largest = min(_LARGEST, torch.finfo(dtype).max ** 0.5)
     with np.errstate(all="ignore"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,9 @@ class Dependence(nn.Module, ABC):
     min_rows: ClassVar[int] = 2
     """The number of rows below which the measure is not defined."""
 
+    kernel_z: Kernel | None = None
+    """The kernel on z, for measures that have one: the only home of scales of z."""
+
     def forward(self, z: Tensor, s: Tensor | Sensitive, weights: Tensor | None = None) -> Tensor:
         """Return the dependence of z on s, shape ``(...)``."""
         z, s, w = self._checked(z, s, weights)
@@ -49,16 +53,31 @@ class Dependence(nn.Module, ABC):
         *,
         weights: Tensor | None = None,
         freeze: bool = False,
+        side: Literal["both", "z", "s"] = "both",
     ) -> Self:
         """Return this measure with every data-dependent scale fixed on these rows.
 
         Calibrated measures do not depend on the order of rows (but ``EIPM(anchors=...)`` does among equal S),
         and give numbers that can be compared between samples. ``freeze`` also fixes what is differentiable by
         design (``"scale-free"`` bandwidths, whitening): then it is one fixed kernel. A measure calibrated on
-        a stack of models is for that stack.
+        a stack of models is for that stack. ``side="s"`` leaves the scales of z as rules and fixes all else
+        (scales of s, an adversary's layers), ``side="z"`` does the opposite: training fixes s once and z as
+        it moves.
         """
+        if side not in ("both", "z", "s"):
+            raise ValueError(
+                f"'side' must be 'both', 'z' or 's'. Got {side!r}. Leave it out to fix every scale."
+            )
         z, s, w = self._checked(z, s, weights)
-        return self._calibrated(z.detach(), s, w, generator, freeze)
+        z = z.detach()
+        if side == "both":
+            return self._calibrated(z, s, w, generator, freeze)
+        if side == "s":
+            fixed = self._calibrated(z, s, w, generator, freeze)
+            return fixed if self.kernel_z is None else fixed._with(kernel_z=self.kernel_z)
+        if self.kernel_z is None:
+            return self
+        return self._with(kernel_z=self.kernel_z.calibrate(z, weights=w, generator=generator, freeze=freeze))
 
     def _calibrated(
         self,
@@ -147,6 +166,14 @@ class Dependence(nn.Module, ABC):
         if z.shape[-1] == 0:
             raise ValueError("'z' must have at least one column. Got none. Pass scores or a representation.")
         return z, s.to(z), weights
+
+    def arguments(self) -> dict[str, object]:
+        """Return what the measure was made with, by the names of its arguments."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def extra_repr(self) -> str:
+        """Return the arguments, for the printed form."""
+        return ", ".join(f"{name}={value!r}" for name, value in self.arguments().items())
 
     def _with(self, **changes: object) -> Self:
         """Return a copy that differs in the named attributes."""

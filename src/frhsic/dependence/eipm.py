@@ -56,6 +56,8 @@ class EIPM(Dependence):
     [0.56, 0.13]
     """
 
+    kernel_z: Kernel
+
     def __init__(
         self,
         kernel_z: Kernel | None = None,

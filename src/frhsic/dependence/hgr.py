@@ -37,6 +37,8 @@ class KernelHGR(Dependence):
     0.9
     """
 
+    kernel_z: Kernel
+
     def __init__(
         self,
         ridge_z: float = 0.01,

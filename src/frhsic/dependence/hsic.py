@@ -56,6 +56,8 @@ class HSIC(Dependence):
     0.32
     """
 
+    kernel_z: Kernel
+
     def __init__(
         self,
         kernel_z: Kernel | None = None,
@@ -95,14 +97,6 @@ class HSIC(Dependence):
         self.reference = reference
         self.block_size = block_size
         self._density: Density | None = None
-
-    def extra_repr(self) -> str:
-        """Return the arguments, for the printed form."""
-        return (
-            f"kernel_z={self.kernel_z}, kernel_s={self.kernel_s}, estimator={self.estimator!r}, "
-            f"normalized={self.normalized}, root={self.root}, reference={self.reference!r}, "
-            f"block_size={self.block_size}"
-        )
 
     def effective_rows(self, s: Tensor | Sensitive, weights: Tensor | None = None) -> float:
         """Return 1 / sum w^2, the number of equally weighted rows that would be as precise."""

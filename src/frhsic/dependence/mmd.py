@@ -39,6 +39,8 @@ class BinnedMMD(Dependence):
     12.5
     """
 
+    kernel_z: Kernel
+
     def __init__(
         self, n_bins: int = 10, *, binning: Binning = "quantile", kernel_z: Kernel | None = None
     ) -> None:

@@ -1,0 +1,6 @@
+"""Training: networks, losses, minibatches, checkpoints."""
+
+from frhsic.engine.nets import Net, make_net
+from frhsic.engine.train import Record, Rows, Trained, Training, TrainingError, train
+
+__all__ = ["Net", "Record", "Rows", "Trained", "Training", "TrainingError", "make_net", "train"]

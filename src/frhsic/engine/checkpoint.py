@@ -1,0 +1,70 @@
+"""Checkpoints: all that changes during training, in one file, from which the same call goes on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from torch import Tensor
+
+from frhsic.engine import tensorfile
+
+KIND: Final = "frhsic-checkpoint"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The file of one run, and what makes the run that one.
+
+    Parameters
+    ----------
+    path : Path
+    fingerprint : dict
+        Plain values. A file with another fingerprint is refused.
+    """
+
+    path: Path
+    fingerprint: Mapping[str, Any]
+
+    def write(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
+        """Replace the file in one stroke."""
+        tensorfile.write(
+            self.path, tensors, {"format": KIND, "fingerprint": dict(self.fingerprint), **document}
+        )
+
+    def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return what was written by the same run, None if nothing was."""
+        if not self.path.exists():
+            return None
+        tensors, document = tensorfile.read(self.path, kind=KIND)
+        found = document["fingerprint"]
+        differs = [name for name, value in self.fingerprint.items() if found.get(name) != value]
+        if differs:
+            raise ValueError(
+                f"'checkpoint' must be of the same call. Got a file of one that differs in {differs}. "
+                "Repeat that call (with an integer random_state) to go on, or remove the file to begin anew."
+            )
+        return tensors, document
+
+    def remove(self) -> None:
+        """Delete the file, if there is one."""
+        self.path.unlink(missing_ok=True)
+
+
+def digest(tensors: Iterable[Tensor]) -> str:
+    """Return a checksum of shapes and values.
+
+    Examples
+    --------
+    >>> import torch
+    >>> digest([torch.zeros(2)]) == digest([torch.zeros(3)])
+    False
+    """
+    total = hashlib.sha256()
+    for tensor in tensors:
+        total.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+        total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return total.hexdigest()

@@ -1,0 +1,148 @@
+"""Networks and losses: an encoder h, a head f, and what a prediction costs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+Layers: TypeAlias = Sequence[int] | nn.Module
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+
+class Net(nn.Module):
+    """An encoder and a head: x ``(n, p)`` -> z ``(n, d)`` -> prediction ``(n, k)``.
+
+    Parameters
+    ----------
+    encoder, head : nn.Module
+
+    Examples
+    --------
+    >>> z, prediction = make_net(3, 1, encoder=(8, 4))(torch.zeros(5, 3))
+    >>> z.shape, prediction.shape
+    (torch.Size([5, 4]), torch.Size([5, 1]))
+    """
+
+    def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the representation and the prediction."""
+        z = self.encoder(x)
+        return z, self.head(z)
+
+
+def make_net(
+    inputs: int,
+    outputs: int,
+    *,
+    encoder: Layers = (50, 50),
+    head: Layers = (),
+    generator: torch.Generator | None = None,
+) -> Net:
+    """Make the network: layers from sizes, drawn from the generator, or copies of the caller's modules.
+
+    Parameters
+    ----------
+    inputs : int
+        Columns of x.
+    outputs : int
+        Columns of the prediction.
+    encoder : sequence of int or nn.Module, default=(50, 50)
+        Widths of the layers, the last one that of z; SELU between them. The default is the paper's.
+    head : sequence of int or nn.Module, default=()
+        Widths of hidden layers; none is the paper's linear head.
+    generator : torch.Generator, optional
+        None draws from fresh entropy.
+
+    Examples
+    --------
+    >>> sum(p.numel() for p in make_net(107, 1).parameters())
+    8001
+    """
+    if isinstance(encoder, nn.Module):
+        first: nn.Module = copy.deepcopy(encoder)
+        width = _width(first, inputs)
+    else:
+        sizes = check_layers(encoder, "encoder", empty=False)
+        first, width = _mlp((inputs, *sizes), generator), sizes[-1]
+    if isinstance(head, nn.Module):
+        return Net(first, copy.deepcopy(head))
+    return Net(first, _mlp((width, *check_layers(head, "head", empty=True), outputs), generator))
+
+
+def check_layers(layers: Any, name: str, *, empty: bool) -> tuple[int, ...]:
+    """Return widths of layers, or say what they must be."""
+    try:
+        sizes = tuple(layers)
+        good = all(int(size) == size and size >= 1 and not isinstance(size, bool) for size in sizes)
+    except (TypeError, ValueError):
+        sizes, good = (), False
+    if not good or isinstance(layers, str) or not (sizes or empty):
+        raise ValueError(
+            f"'{name}' must be a torch module or a sequence of positive widths. Got {layers!r}. "
+            "Write (50, 50) for the paper's encoder."
+        )
+    return tuple(int(size) for size in sizes)
+
+
+def _mlp(sizes: Sequence[int], generator: torch.Generator | None) -> nn.Sequential:
+    """Return linear layers with SELU between them, initialised like PyTorch's own, from the generator."""
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise(sizes):
+        # skip_init: the layer must not draw from the global generator first.
+        layer = nn.utils.skip_init(nn.Linear, fan_in, fan_out)
+        reach = fan_in**-0.5
+        with torch.no_grad():
+            layer.weight.uniform_(-reach, reach, generator=generator)
+            layer.bias.uniform_(-reach, reach, generator=generator)
+        layers += [layer, nn.SELU()]
+    return nn.Sequential(*layers[:-1])
+
+
+@torch.no_grad()
+def _width(encoder: nn.Module, inputs: int) -> int:
+    """Return the columns of what a module makes of x."""
+    was_training = encoder.training
+    first = next(iter(encoder.parameters()), torch.zeros(()))
+    try:
+        z = encoder.eval()(torch.zeros(2, inputs).to(first))
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"'encoder' must be a module that takes a float tensor of shape (n, {inputs}). Got an error from "
+            f"it: {error}. Make its first layer {inputs} columns wide."
+        ) from error
+    finally:
+        encoder.train(was_training)
+    if not isinstance(z, Tensor) or z.ndim != 2 or len(z) != 2 or not z.is_floating_point():
+        got = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
+        raise ValueError(
+            f"'encoder' must return a float tensor of shape (n, d) for n rows. Got {got} for 2 rows. "
+            "Flatten what it returns to one row each."
+        )
+    return z.shape[1]
+
+
+def binary_cross_entropy(prediction: Tensor, y: Tensor) -> Tensor:
+    """Return -log P(y) for logits ``(..., n, 1)`` and y in {0, 1} ``(n,)``, shape ``(..., n)``."""
+    logits = prediction.squeeze(-1)
+    return nn.functional.binary_cross_entropy_with_logits(logits, y.expand_as(logits), reduction="none")
+
+
+def cross_entropy(prediction: Tensor, y: Tensor) -> Tensor:
+    """Return -log P(y) for logits ``(..., n, k)`` and codes y ``(n,)``, shape ``(..., n)``."""
+    index = y.long().unsqueeze(-1).expand(*prediction.shape[:-1], 1)
+    return -prediction.log_softmax(dim=-1).gather(-1, index).squeeze(-1)
+
+
+def squared_error(prediction: Tensor, y: Tensor) -> Tensor:
+    """Return the squared error ``(..., n)``, averaged over columns; y is ``(n,)`` or ``(n, k)``."""
+    target = y.unsqueeze(-1) if y.ndim == 1 else y
+    return (prediction - target).square().mean(dim=-1)

@@ -1,0 +1,578 @@
+"""scikit-learn estimators over the training engine."""
+
+from __future__ import annotations
+
+import copy
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
+from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive, to_vector, to_weights
+from frhsic.engine.nets import (
+    Loss,
+    Net,
+    binary_cross_entropy,
+    check_layers,
+    cross_entropy,
+    make_net,
+    squared_error,
+)
+from frhsic.engine.train import Rows, Trained, Training, train
+from frhsic.estimators._scaling import Scaling, fit_sensitive
+from frhsic.penalty import Penalty, PenaltySum, default_penalty
+
+_CHUNK = 65_536  # rows that a prediction holds at a time
+
+
+class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What the three estimators share: the door, the scaling, the training, the representation."""
+
+    # Pipelines and searches with metadata routing pass these on without being asked.
+    __metadata_request__fit: ClassVar = {"sensitive_features": True, "sample_weight": True}
+
+    def __init__(
+        self,
+        *,
+        lam: float = 1.0,
+        penalty: Penalty | PenaltySum | None = None,
+        encoder: Sequence[int] | nn.Module = (50, 50),
+        epochs: int = 200,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        early_stopping: bool = False,
+        random_state: Any = None,
+        device: str | torch.device = "cpu",
+        warm_start: bool = False,
+        training: Training | None = None,
+    ) -> None:
+        self.lam = lam
+        self.penalty = penalty
+        self.encoder = encoder
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.early_stopping = early_stopping
+        self.random_state = random_state
+        self.device = device
+        self.warm_start = warm_start
+        self.training = training
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Return the representation Z of each row, shape ``(n, d)``.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+        """
+        return self._forward(X)[0].numpy()
+
+    def _forward(self, X: Any) -> tuple[Tensor, Tensor]:
+        """Return z and the head's output in float64 on the CPU."""
+        check_is_fitted(self, "encoder_")
+        x = self.scaling_x_.apply(self._read(X, reset=False))
+        with torch.inference_mode():
+            encoded = [self.encoder_(part) for part in x.split(_CHUNK)]
+            predicted = [self.head_(z) for z in encoded]
+        return torch.cat(encoded), torch.cat(predicted)
+
+    def _read(self, X: Any, *, reset: bool) -> Tensor:
+        """Let X through the door."""
+        shape = tuple(np.shape(X)) if isinstance(X, (np.ndarray, Tensor, list)) else None
+        if shape is not None and len(shape) == 1:
+            raise ValueError(
+                "'X' must be two-dimensional, a row for each case. Got one dimension. Reshape your data: "
+                "X.reshape(-1, 1) for one column, X.reshape(1, -1) for one row."
+            )
+        if shape is not None and shape[1:] == (0,):
+            raise ValueError(
+                f"'X' must have at least one column. Got 0 feature(s) (shape={shape}) while a minimum "
+                "of 1 is required. Pass a column."
+            )
+        if isinstance(X, np.ndarray) and np.iscomplexobj(X):
+            raise ValueError("'X' must be real. Got complex numbers. Complex data not supported.")
+        x = to_matrix(X)
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        return x
+
+    def _check_parameters(self) -> None:
+        if not _is_number(self.lam) or not 0 <= self.lam < math.inf:
+            raise ValueError(
+                f"'lam' must be a non-negative number. Got {self.lam!r}. Pass 0 to train without a penalty."
+            )
+        if self.penalty is not None and not isinstance(self.penalty, (Penalty, PenaltySum)):
+            raise TypeError(
+                f"'penalty' must be a Penalty or None. Got {type(self.penalty).__name__}. "
+                "Wrap a measure: Penalty(HSIC())."
+            )
+        if self.training is not None and not isinstance(self.training, Training):
+            raise TypeError(
+                f"'training' must be a Training or None. Got {type(self.training).__name__}. "
+                "Write training=Training(clip=1.0)."
+            )
+        for name in ("epochs", "batch_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+                raise ValueError(f"'{name}' must be a whole number from 1. Got {value!r}. Try its default.")
+        if not _is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
+            raise ValueError(
+                f"'learning_rate' must be a positive number. Got {self.learning_rate!r}. Try 1e-3."
+            )
+        if not isinstance(self.encoder, nn.Module):
+            check_layers(self.encoder, "encoder", empty=False)
+
+    def _read_sensitive(self, sensitive_features: Any, n: int) -> Sensitive | None:
+        if sensitive_features is not None:
+            return to_sensitive(sensitive_features, n_rows=n)
+        if self.lam == 0:
+            return None
+        raise ValueError(
+            f"'sensitive_features' must be passed to fit for lam = {self.lam:g}. Got None. Pass them, or set "
+            "lam=0. Inside a Pipeline or a search, first call "
+            "sklearn.set_config(enable_metadata_routing=True)."
+        )
+
+    def _fit(
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        loss: Loss,
+        outputs: int,
+        *,
+        head: Sequence[int] = (),
+        labels: Tensor | None = None,
+        classes: NDArray[Any] | None = None,
+        class_weights: Tensor | None = None,
+        sensitive_features: Any,
+        sample_weight: Any,
+    ) -> Trained:
+        """Scale, train and keep what was learned; y None reconstructs x."""
+        self._check_parameters()
+        n = len(x)
+        s = self._read_sensitive(sensitive_features, n)
+        weights = to_weights(sample_weight, n_rows=n)
+        loss_weights = weights
+        if class_weights is not None:
+            loss_weights = class_weights if weights is None else weights * class_weights
+        rows = Rows(x, x if y is None else y, s, weights, loss_weights, labels)
+        if loss_weights is not None and bool((loss_weights == 0).any()):
+            rows = rows[(loss_weights > 0).nonzero().squeeze(-1)]  # such rows are not there
+        training = self.training or Training()
+        generator = to_generator(self.random_state)
+        validation = None
+        if self.early_stopping:
+            rows, validation = _split(rows, training.validation_fraction, generator)
+        self._learn_scaling(rows, training, targets=y is not None and labels is None)
+        rows = self._scaled(rows, reconstruct=y is None)
+        validation = None if validation is None else self._scaled(validation, reconstruct=y is None)
+        net = self._net(x.shape[1], outputs, head, generator)
+        device = torch.device(self.device)
+        net.to(device=device, dtype=torch.float32)
+        penalty = copy.deepcopy(self.penalty) if self.penalty is not None else default_penalty()
+        if classes is not None:
+            penalty = penalty.relabel({label: float(code) for code, label in enumerate(classes.tolist())})
+        elif penalty.needs_y and self.lam > 0:
+            raise ValueError(
+                "'penalty' must not be given levels of y where y is not a class. Got one that is. "
+                "Leave 'given' out."
+            )
+        done = train(
+            net,
+            loss,
+            rows.to(device, torch.float32),
+            lam=float(self.lam),
+            penalty=penalty,
+            epochs=int(self.epochs),
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
+            training=training,
+            generator=generator,
+            validation=None if validation is None else validation.to(device, torch.float32),
+        )
+        trained = done.net.to(device="cpu", dtype=torch.float64)
+        for parameter in trained.parameters():
+            parameter.requires_grad_(False)
+        self.encoder_, self.head_ = trained.encoder, trained.head
+        self.penalty_ = penalty if done.penalty is None else done.penalty
+        self.history_ = [_record(record.to_dict(), classes) for record in done.history]
+        self.n_iter_ = len(done.history)
+        self.best_epoch_ = done.best_epoch
+        with torch.inference_mode():
+            self._n_features_out = self.encoder_(torch.zeros(2, x.shape[1], dtype=torch.float64)).shape[1]
+        return done
+
+    def _learn_scaling(self, rows: Rows, training: Training, *, targets: bool) -> None:
+        rule, weights = training.scaling, rows.weights
+        self.scaling_x_ = Scaling.fit(rows.x, rule, weights)
+        self.scaling_s_ = None if rows.s is None else fit_sensitive(rows.s, rule, weights)
+        self.scaling_y_ = Scaling.fit(rows.y.unsqueeze(-1), rule, weights) if targets else None
+        self.sensitive_names_ = None if rows.s is None else rows.s.names
+        self.sensitive_kinds_ = None if rows.s is None else rows.s.kinds
+
+    def _scaled(self, rows: Rows, *, reconstruct: bool) -> Rows:
+        x = self.scaling_x_.apply(rows.x)
+        y = rows.y
+        if reconstruct:
+            y = x
+        elif self.scaling_y_ is not None:
+            y = self.scaling_y_.apply(y.unsqueeze(-1)).squeeze(-1)
+        s = rows.s
+        if s is not None and self.scaling_s_ is not None:
+            s = Sensitive(self.scaling_s_.apply(s.values), s.names, s.kinds, s.categories)
+        unit = [None if w is None else w / w.mean() for w in (rows.weights, rows.loss_weights)]
+        return Rows(x, y, s, unit[0], unit[1], rows.labels)
+
+    def _net(self, inputs: int, outputs: int, head: Sequence[int], generator: torch.Generator) -> Net:
+        if not (self.warm_start and hasattr(self, "encoder_")):
+            return make_net(inputs, outputs, encoder=self.encoder, head=head, generator=generator)
+        net = Net(copy.deepcopy(self.encoder_), copy.deepcopy(self.head_))
+        before = net.head(net.encoder(torch.zeros(2, inputs, dtype=torch.float64))).shape[1]
+        if before != outputs:
+            raise ValueError(
+                f"'warm_start' must go on with the same classes. Got {outputs} outputs after {before}. "
+                "Pass all classes, or set warm_start=False."
+            )
+        for parameter in net.parameters():
+            parameter.requires_grad_(True)
+        return net
+
+
+class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
+    """A classifier whose representation is trained to depend less on continuous sensitive attributes.
+
+    A network z = h(x), f(z) minimises the cross-entropy plus ``lam`` times a dependence of z (or of the
+    logits) on S: equation ``frhsic_objective`` of the paper. ``predict`` and ``transform`` never need S.
+
+    Parameters
+    ----------
+    lam : float, default=1.0
+        The strength of the penalty. Only at 0 may ``fit`` go without ``sensitive_features``. It is not
+        comparable between penalties or data.
+    penalty : Penalty, optional
+        The dependence to lower, with the fairness notion. ``fit`` copies it into ``penalty_``. Labels in
+        ``given={"y": label}`` are classes as they stand in y.
+    encoder : sequence of int or torch.nn.Module, default=(50, 50)
+        Widths of the layers, the last one that of Z, or a module from ``(n, p)`` to ``(n, d)``.
+    epochs : int, default=200
+    batch_size : int, default=256
+    learning_rate : float, default=1e-3
+        Of Adam.
+    early_stopping : bool, default=False
+        Set rows aside and keep the weights of the epoch with the least loss + lam * penalty on them; see
+        ``Training`` for how many rows and how long to wait.
+    class_weight : None, "balanced" or dict, default=None
+        Weights of the classes in the loss, not in the penalty.
+    random_state : None, int or generator, default=None
+    device : str or torch.device, default="cpu"
+        Where to train. Predictions are computed in float64 on the CPU.
+    warm_start : bool, default=False
+        Go on from the weights of the last fit.
+    training : Training, optional
+        Schedule, clipping, scaling of X and S, checkpoints.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    encoder_, head_ : torch.nn.Module
+    penalty_ : Penalty
+        With its scales fixed. Classes appear as codes.
+    history_ : list of dict
+        One record for each epoch; ``skipped`` counts the batches in which a level of y was too small.
+    best_epoch_, n_iter_ : int
+    scaling_x_, scaling_s_ : Scaling
+
+    Notes
+    -----
+    With ``sklearn.set_config(enable_metadata_routing=True)`` a Pipeline, ``cross_validate`` and
+    ``GridSearchCV`` pass ``sensitive_features`` and ``sample_weight`` on to ``fit`` without being asked.
+    Without routing a Pipeline takes ``frhsicclassifier__sensitive_features=...``, and a search hands on what
+    is given to its ``fit``, but scorers get nothing.
+
+    Examples
+    --------
+    >>> from frhsic.datasets import make_u_shaped
+    >>> task = make_u_shaped(500, random_state=0)
+    >>> model = FRHSICClassifier(lam=5.0, epochs=5, random_state=0)
+    >>> model = model.fit(task.data, task.target, sensitive_features=task.sensitive_features)
+    >>> model.predict_proba(task.data).shape
+    (500, 2)
+    """
+
+    # The default of score must not stop a search to which sample_weight is passed.
+    __metadata_request__score: ClassVar = {"sample_weight": True}
+
+    def __init__(
+        self,
+        *,
+        lam: float = 1.0,
+        penalty: Penalty | PenaltySum | None = None,
+        encoder: Sequence[int] | nn.Module = (50, 50),
+        epochs: int = 200,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        early_stopping: bool = False,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+        random_state: Any = None,
+        device: str | torch.device = "cpu",
+        warm_start: bool = False,
+        training: Training | None = None,
+    ) -> None:
+        super().__init__(
+            lam=lam,
+            penalty=penalty,
+            encoder=encoder,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            random_state=random_state,
+            device=device,
+            warm_start=warm_start,
+            training=training,
+        )
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+        """Train on the rows of X.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+            Numbers; TableEncoder makes them from tables with categories and missing values.
+        y : array of shape (n,)
+            Classes: numbers, strings or booleans.
+        sensitive_features : array or frame of shape (n,) or (n, q), optional
+            Numbers are continuous, strings, booleans and categories categorical.
+        sample_weight : array of shape (n,), optional
+            In the loss and in the penalty. Rows of weight zero are left out.
+        """
+        x = self._read(X, reset=True)
+        classes, codes = _classes(self, y, len(x))
+        if len(classes) < 2:
+            raise ValueError(
+                "'y' must have at least two classes. Got only 1 class. Pass rows of another class."
+            )
+        binary = len(classes) == 2
+        labels = torch.from_numpy(codes)
+        class_weights = None
+        if self.class_weight is not None:
+            by_class = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
+            class_weights = torch.from_numpy(by_class[codes])
+        self._fit(
+            x,
+            labels.double() if binary else labels,
+            binary_cross_entropy if binary else cross_entropy,
+            1 if binary else len(classes),
+            labels=labels,
+            classes=classes,
+            class_weights=class_weights,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+        )
+        self.classes_ = classes
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the logits: ``(n,)`` of the second class, or ``(n, k)`` for k > 2 classes."""
+        logits = self._forward(X)[1].numpy()
+        return logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, ``(n, k)``."""
+        logits = self._forward(X)[1]
+        if len(self.classes_) == 2:
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+        return logits.softmax(dim=1).numpy()
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each row."""
+        most = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most]
+
+
+class FRHSICRegressor(RegressorMixin, _Adapter):  # type: ignore[misc]
+    """A regression whose representation is trained to depend less on continuous sensitive attributes.
+
+    The squared error of the scaled target plus ``lam`` times the penalty is minimised; everything else is as
+    for :class:`FRHSICClassifier`. ``Training(scaling=...)`` says how the target is scaled (and with it what
+    ``lam`` means); predictions come in the units of y.
+
+    Parameters
+    ----------
+    lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, random_state, device, \
+warm_start, training
+        See :class:`FRHSICClassifier`. The penalty may not be given levels of y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s = np.linspace(-1, 1, 300)
+    >>> X = np.column_stack([s, np.sin(9 * s)])
+    >>> model = FRHSICRegressor(lam=0, epochs=50, random_state=0).fit(X, X[:, 0])
+    >>> model.score(X, X[:, 0]) > 0.9
+    True
+    """
+
+    __metadata_request__score: ClassVar = {"sample_weight": True}
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+        """Train on the rows of X.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+        y : array of shape (n,)
+            Numbers.
+        sensitive_features : array or frame of shape (n,) or (n, q), optional
+        sample_weight : array of shape (n,), optional
+        """
+        x = self._read(X, reset=True)
+        target = to_vector(_column(self, y), n_rows=len(x))
+        self._fit(
+            x,
+            target,
+            squared_error,
+            1,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+        )
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the prediction of each row, ``(n,)``."""
+        prediction = self._forward(X)[1]
+        assert self.scaling_y_ is not None  # noqa: S101
+        return self.scaling_y_.invert(prediction).squeeze(-1).numpy()
+
+
+class FRHSICEncoder(_Adapter):
+    """A representation from which X can be rebuilt and that depends less on sensitive attributes.
+
+    The mean squared error of the rebuilt, scaled columns plus ``lam`` times the penalty is minimised; no
+    target is needed. For a representation that serves a known target use ``FRHSICClassifier(...).transform``.
+
+    Parameters
+    ----------
+    lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, random_state, device, \
+warm_start, training
+        See :class:`FRHSICClassifier`. The decoder has the layers of the encoder in reverse (one linear layer
+        for an encoder that is a module). The penalty must be on the representation or on what is rebuilt.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s = np.linspace(-1, 1, 300)
+    >>> X = np.column_stack([s, np.sin(9 * s)])
+    >>> FRHSICEncoder(encoder=(8, 2), epochs=2).fit_transform(X, sensitive_features=s).shape
+    (300, 2)
+    """
+
+    def fit(
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Train on the rows of X.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+        y : array of shape (n,), optional
+            Classes, read only where the penalty is given levels of y.
+        sensitive_features : array or frame of shape (n,) or (n, q), optional
+        sample_weight : array of shape (n,), optional
+        """
+        x = self._read(X, reset=True)
+        labels = classes = None
+        if (
+            self.penalty is not None
+            and isinstance(self.penalty, (Penalty, PenaltySum))
+            and self.penalty.needs_y
+        ):
+            classes, codes = _classes(self, y, len(x))
+            labels = torch.from_numpy(codes)
+        widths = () if isinstance(self.encoder, nn.Module) else tuple(self.encoder)[-2::-1]
+        self._fit(
+            x,
+            None,
+            squared_error,
+            x.shape[1],
+            head=widths,
+            labels=labels,
+            classes=classes,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+        )
+        return self
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+        """Return minus the mean squared error of the rebuilt, scaled columns.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+        y : ignored
+            For searches, which pass it.
+        """
+        rebuilt = self._forward(X)[1]
+        return -float((rebuilt - self.scaling_x_.apply(self._read(X, reset=False))).square().mean())
+
+
+def _split(rows: Rows, fraction: float, generator: torch.Generator) -> tuple[Rows, Rows]:
+    """Return the rows to train on and those set aside, at random."""
+    n = len(rows)
+    aside = round(fraction * n)
+    if aside < 2 or n - aside < 2:
+        raise ValueError(
+            f"'X' must have enough rows to set some aside for early stopping. Got {n}. "
+            "Use early_stopping=False or more rows."
+        )
+    order = torch.randperm(n, generator=generator)
+    return rows[order[aside:]], rows[order[:aside]]
+
+
+def _column(estimator: object, y: Any) -> NDArray[Any]:
+    """Return y as one column, or say what it must be."""
+    if y is None:
+        raise ValueError(
+            f"'y' must be passed: {type(estimator).__name__} requires y to be passed, but the target y is "
+            "None. Pass one value for each row."
+        )
+    return column_or_1d(y, warn=True)
+
+
+def _classes(estimator: object, y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the sorted classes and the code of each row."""
+    column = _column(estimator, y)
+    if len(column) != n:
+        raise ValueError(
+            f"'y' must have {n} rows like 'X'. Got {len(column)}. Drop or align the missing rows."
+        )
+    check_classification_targets(column)
+    classes, codes = np.unique(column, return_inverse=True)
+    return classes, codes.astype(np.int64)
+
+
+def _record(record: dict[str, Any], classes: NDArray[Any] | None) -> dict[str, Any]:
+    """Return a record of the history with classes in the place of their codes."""
+    if classes is not None:
+        names = classes.tolist()
+        record["skipped"] = tuple((names[int(code)], count) for code, count in record["skipped"])
+    return record
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -1,0 +1,368 @@
+"""A table of numbers and labels becomes one dense float64 matrix, by rules learned in ``fit``.
+
+The fitted state is plain data, so that a saved model needs no code to be loaded.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Literal, Self, TypeAlias
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+# The door's own rules and words; a second reader of frames would drift away from it.
+from frhsic.data import _Block, _check_rows, _is_nan, _label, _numbers, _read, _rewrap, _settle, _show, _sort
+
+_Floats: TypeAlias = NDArray[np.float64]
+_Mask: TypeAlias = NDArray[np.bool_]
+
+_SCALINGS = ("standard", "minmax", "none")
+_STATE = {"scaling": str, "max_categories": int, "named": bool, "columns": list}
+_NUMERIC = {"kind": str, "name": str, "median": float, "center": float, "scale": float}
+_CATEGORICAL = {"kind": str, "name": str, "levels": list, "missing": bool}
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Dense matrix of a table: numbers imputed and scaled, labels one-hot, columns in the order of the table.
+
+    A number becomes ``(x - center) / scale`` with the training median for a missing x, a label one 0/1 column
+    per level. Integers, floats, decimals and booleans (0 and 1) are numbers, whatever their values; strings,
+    categories and enums are labels. Dates, durations, bytes and nested entries are refused.
+
+    Parameters
+    ----------
+    scaling : {"standard", "minmax", "none"}, default="standard"
+        Center and scale are mean and standard deviation, or minimum and range, or 0 and 1. What is constant
+        in training becomes 0 for good, unless "none" leaves it alone.
+    max_categories : int, default=100
+        A label column with more levels in training is refused: it is probably an identifier.
+
+    Attributes
+    ----------
+    columns_ : tuple
+        What was learned, one entry per column.
+    n_features_in_ : int
+        Number of columns in ``fit``.
+    feature_names_in_ : ndarray of str
+        Their names; only if the table in ``fit`` had names (those of a frame are made strings).
+
+    Notes
+    -----
+    Named columns are matched by name in ``transform``, in any order and from any frame library. Levels are
+    compared by their text and sorted; an unknown one becomes zeros. A missing label has a column of its own
+    if labels were missing in training, and becomes zeros otherwise.
+
+    Examples
+    --------
+    >>> encoder = TableEncoder().fit({"age": [20, None, 60], "job": ["chef", "nurse", "chef"]})
+    >>> encoder.get_feature_names_out()
+    array(['age', 'job_chef', 'job_nurse'], dtype=object)
+    >>> encoder.transform({"job": ["nurse", "pilot"], "age": [None, 40]})
+    array([[0., 0., 1.],
+           [0., 0., 0.]])
+    """
+
+    def __init__(
+        self, *, scaling: Literal["standard", "minmax", "none"] = "standard", max_categories: int = 100
+    ) -> None:
+        self.scaling = scaling
+        self.max_categories = max_categories
+
+    def fit(self, X: object, y: object = None) -> Self:  # noqa: ARG002
+        """Learn medians, scales and levels from ``X`` ``(n, d)``: a frame, a dict of columns or an array."""
+        self._check_params()
+        named, table = _table(X)
+        columns = [_learn(block, self.scaling, self.max_categories) for block in table.values()]
+        return self._remember(columns, named)
+
+    def transform(self, X: object) -> _Floats:
+        """Encode ``X`` ``(n, d)`` as a finite float64 matrix ``(n, p)`` by what ``fit`` learned."""
+        check_is_fitted(self)
+        blocks = self._match(*_table(X))
+        return np.column_stack([c.encode(block) for c, block in zip(self.columns_, blocks, strict=True)])
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Name the ``p`` columns: ``age``, ``job_chef``, ``job_missing``; a name already taken gets a "_"."""
+        check_is_fitted(self)
+        names = [column.name for column in self.columns_]
+        # The words "input_features ..." are those that the checks of scikit-learn look for.
+        if input_features is not None:
+            given = [str(name) for name in input_features]
+            if self._named and given != names:
+                raise ValueError(
+                    "'input_features' must be the names in 'fit': input_features is not equal to "
+                    f"feature_names_in_. Got {_show(given)}. Leave 'input_features' out."
+                )
+            if len(given) != len(names):
+                raise ValueError(
+                    "'input_features' must name every column: input_features should have length equal to "
+                    f"{len(names)}. Got {len(given)}. Leave 'input_features' out."
+                )
+            names = given
+        titles: dict[str, None] = {}
+        for name, column in zip(names, self.columns_, strict=True):
+            for suffix in column.suffixes:
+                title = name + suffix
+                while title in titles:
+                    title += "_"
+                titles[title] = None
+        return np.array(list(titles), dtype=object)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what was learned as plain data for JSON; it holds the labels of the training data."""
+        check_is_fitted(self)
+        return {
+            "scaling": str(self.scaling),
+            "max_categories": int(self.max_categories),
+            "named": self._named,
+            "columns": [column.to_dict() for column in self.columns_],
+        }
+
+    @classmethod
+    def from_state(cls, state: object) -> Self:
+        """Restore an encoder from ``get_state()``; anything else, however it was made, is a ValueError."""
+        plain = _fields(state, _STATE, "be")
+        encoder = cls(scaling=plain["scaling"], max_categories=plain["max_categories"])
+        encoder._check_params()
+        columns = [_restore(entry, j) for j, entry in enumerate(plain["columns"])]
+        names = [column.name for column in columns]
+        _demand(len(names) > 0, "have at least one column", "none")
+        _demand(len(set(names)) == len(names), "have distinct column names", "one name twice")
+        plausible = plain["named"] or names == [f"x{j}" for j in range(len(names))]
+        _demand(plausible, "call unnamed columns x0, x1, ...", "other names")
+        return encoder._remember(columns, plain["named"])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    @property
+    def _named(self) -> bool:
+        return "feature_names_in_" in self.__dict__
+
+    def _check_params(self) -> None:
+        if not isinstance(self.scaling, str) or self.scaling not in _SCALINGS:
+            raise ValueError(
+                f"'scaling' must be one of {_show(_SCALINGS)}. Got {_show([self.scaling])}. Choose one."
+            )
+        most: object = self.max_categories
+        if isinstance(most, bool) or not isinstance(most, numbers.Integral) or most < 1:
+            raise ValueError(
+                f"'max_categories' must be an integer of at least 1. Got {_show([most])}. Pass 100, say."
+            )
+
+    def _remember(self, columns: list[_Number | _Labels], named: bool) -> Self:
+        self.columns_ = tuple(columns)
+        self.n_features_in_ = len(columns)
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        if named:
+            self.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
+        return self
+
+    def _match(self, named: bool, table: dict[str, _Block]) -> list[_Block]:
+        """Put columns into the order of ``fit``: by name, or by position if ``fit`` saw no names."""
+        names = [column.name for column in self.columns_]
+        if self._named and not named:
+            raise ValueError(
+                f"'X' must have the column names of 'fit', {_show(names)}. Got a table without names. "
+                "Pass a frame or a dict of columns."
+            )
+        if self._named:
+            absent = [name for name in names if name not in table]
+            extra = [name for name in table if name not in names]
+            if absent or extra:
+                raise ValueError(
+                    f"'X' must have the columns of 'fit'. Absent: {_show(absent) or 'none'}; "
+                    f"unknown: {_show(extra) or 'none'}. Add, drop or rename columns."
+                )
+        elif len(table) != len(names):
+            raise ValueError(
+                f"'X' must have the columns of 'fit'. X has {len(table)} features, but TableEncoder is "
+                f"expecting {len(names)} features as input. Pass the same columns in the same order."
+            )
+        return [table[name] for name in names] if self._named else list(table.values())
+
+
+@dataclass(frozen=True)
+class _Number:
+    name: str
+    median: float
+    center: float
+    scale: float
+    suffixes = ("",)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "numeric", **asdict(self)}
+
+    def encode(self, block: _Block) -> _Floats:
+        block, missing = _settle_gaps(block)
+        if missing.all():
+            x = np.full(len(missing), self.median)
+        elif block.array.dtype == object:
+            raise ValueError(
+                f"'X' must hold numbers{block.place} as in 'fit'. Got labels. Convert the column to numbers."
+            )
+        else:
+            x = np.where(missing, self.median, _numbers(block, "X"))
+        if self.scale == 0.0:
+            return np.zeros_like(x)
+        with np.errstate(all="ignore"):
+            x = (x - self.center) / self.scale
+        # A number far outside the training range may leave what the door allows.
+        return _numbers(_Block(x, block.name), "X")
+
+
+@dataclass(frozen=True)
+class _Labels:
+    name: str
+    levels: tuple[str, ...]
+    missing: bool
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        return tuple(f"_{level}" for level in self.levels) + ("_missing",) * self.missing
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "categorical", **asdict(self), "levels": list(self.levels)}
+
+    def encode(self, block: _Block) -> _Floats:
+        block, missing = _settle_gaps(block)
+        if not missing.all() and block.array.dtype != object:
+            raise ValueError(
+                f"'X' must hold labels{block.place} as in 'fit'. Got numbers or booleans. "
+                "Convert the column to strings or categories."
+            )
+        code = {level: j for j, level in enumerate(self.levels)}
+        codes = np.full(len(missing), len(self.levels) if self.missing else -1)
+        codes[~missing] = [code.get(text, -1) for text in _texts(block.array[~missing])]
+        rows = np.flatnonzero(codes >= 0)
+        encoded = np.zeros((len(codes), len(self.suffixes)))
+        encoded[rows, codes[rows]] = 1.0
+        return encoded
+
+
+def _learn(block: _Block, scaling: str, max_categories: int) -> _Number | _Labels:
+    block, missing = _settle_gaps(block)
+    name = str(block.name)
+    if missing.all():
+        raise ValueError(
+            f"'X' must hold at least one value{block.place} in training. Got missing values in all "
+            f"{len(missing)} rows. Drop the column."
+        )
+    if block.array.dtype == object:
+        levels = sorted(set(_texts(block.array[~missing])))
+        if len(levels) > max_categories:
+            raise ValueError(
+                f"'X' must have at most {max_categories} levels{block.place}. Got {len(levels)}, like an "
+                "identifier. Drop it, join rare levels, turn text into numbers, or raise 'max_categories'."
+            )
+        return _Labels(name, tuple(levels), bool(missing.any()))
+    x = _numbers(block, "X")
+    median = float(np.median(x[~missing]))
+    x = np.where(missing, median, x)
+    low, high = float(x.min()), float(x.max())
+    if scaling == "none":
+        return _Number(name, median, 0.0, 1.0)
+    if scaling == "minmax":
+        return _Number(name, median, low, high - low)
+    # The standard deviation of equal numbers may round to a little above zero.
+    return _Number(name, median, float(x.mean()), float(x.std()) if low < high else 0.0)
+
+
+def _table(x: object) -> tuple[bool, dict[str, _Block]]:
+    """Read a table into its columns, and whether they have names; those of an array are x0, x1, ..."""
+    # Before the door, to which scipy's "dok" format is a dict of columns.
+    if issparse(x):
+        raise TypeError(f"'X' must be dense. Got a sparse '{type(x).__name__}'. Call '.toarray()' first.")
+    # The words "Complex data ...", "0 feature(s) ..." and "Reshape your data" are those that the checks of
+    # scikit-learn look for.
+    if isinstance(x, np.ndarray) and x.dtype.kind == "c":
+        raise ValueError(
+            "'X' must hold numbers or labels. Got complex numbers. Complex data not supported: "
+            "pass the real and the imaginary part as two columns."
+        )
+    if isinstance(x, np.ndarray) and x.ndim == 2 and x.shape[1] == 0:
+        raise ValueError(
+            f"'X' must have columns. Got 0 feature(s) (shape={x.shape}) while a minimum of 1 is required. "
+            "Pass at least one column."
+        )
+    single = nw.dependencies.is_into_series(_rewrap(x))
+    blocks = [] if single else _read(x, "X")
+    if single or any(block.name is None and block.array.ndim == 1 for block in blocks):
+        raise ValueError(
+            "'X' must be a table with two dimensions. Got a single column or row. "
+            "Reshape your data to (rows, columns), or pass a frame."
+        )
+    _check_rows(blocks[0], "X")
+    if blocks[0].name is not None:
+        return True, {str(block.name): block for block in blocks}
+    columns = [column for block in blocks for column in block.columns()]
+    return False, {f"x{j}": _Block(column.array, f"x{j}") for j, column in enumerate(columns)}
+
+
+def _settle_gaps(block: _Block) -> tuple[_Block, _Mask]:
+    """Settle a column that may have missing entries, and say which; its objects are labels, then."""
+    array = block.array
+    missing = np.isnan(array) if array.dtype.kind == "f" else np.zeros(len(array), dtype=bool)
+    if array.dtype == object:
+        entries = array.tolist()
+        sorts = {kind: _sort(kind) for kind in set(map(type, entries))}
+        gaps = (sorts[type(v)] == "missing" or (sorts[type(v)] == "number" and _is_nan(v)) for v in entries)
+        missing = np.fromiter(gaps, dtype=bool, count=len(entries))
+    if missing.all():
+        return block, missing
+    if missing.any():
+        # Filled rather than dropped, so that the door's messages count the rows right.
+        labels = block.labelled or all(isinstance(v, str) for v in array[~missing].tolist())
+        array = array.copy()
+        array[missing] = "" if labels else 0
+    return _settle(_Block(array, block.name, block.labelled), "X"), missing
+
+
+def _texts(array: NDArray[Any]) -> list[str]:
+    labels = map(_label, array.tolist())
+    # pandas turns whole numbers that are categories into floats where one of them is missing.
+    return [str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in labels]
+
+
+def _restore(entry: object, j: int) -> _Number | _Labels:
+    where = f"hold in 'columns[{j}]'"
+    if isinstance(entry, dict) and entry.get("kind") == "numeric":
+        plain = _fields(entry, _NUMERIC, where)
+        number = _Number(plain["name"], plain["median"], plain["center"], plain["scale"])
+        finite = all(map(math.isfinite, (number.median, number.center, number.scale)))
+        _demand(finite and number.scale >= 0, f"{where} finite numbers and no negative 'scale'", "others")
+        return number
+    plain = _fields(entry, _CATEGORICAL, where)
+    levels = plain["levels"]
+    _demand(plain["kind"] == "categorical", f"{where} the kind 'numeric' or 'categorical'", "another")
+    _demand(len(levels) > 0 and all(type(v) is str for v in levels), f"{where} levels of text", "others")
+    _demand(all(a < b for a, b in pairwise(levels)), f"{where} sorted and distinct levels", "others")
+    return _Labels(plain["name"], tuple(levels), plain["missing"])
+
+
+def _fields(x: Any, fields: dict[str, type], where: str) -> dict[str, Any]:
+    """Take a dict with exactly these keys, each value of exactly its type: JSON makes no other."""
+    wanted = ", ".join(f"'{key}' ({kind.__name__})" for key, kind in fields.items())
+    _demand(
+        type(x) is dict and {key: type(v) for key, v in x.items()} == fields,
+        f"{where} a dict of {wanted}",
+        f"another '{type(x).__name__}'",
+    )
+    return x
+
+
+def _demand(ok: bool, rule: str, got: str) -> None:
+    if not ok:
+        raise ValueError(f"'state' must {rule}. Got {got}. Pass what 'get_state' returned, unchanged.")

@@ -1,0 +1,395 @@
+"""The fairness notion: the dependence of what, on which columns, within which rows."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from frhsic.data import Kind, Label, Sensitive, levels
+from frhsic.dependence import HSIC
+from frhsic.dependence._base import Dependence
+
+__all__ = ["Penalty", "PenaltySum", "PenaltyValue", "default_penalty"]
+
+On: TypeAlias = Literal["representation", "prediction"]
+Side: TypeAlias = Literal["both", "z", "s"]
+
+# A level of y with fewer rows in a batch is left out there: the published equal-opportunity training leaves
+# out batches with 10 positives or fewer.
+MIN_ROWS: Final = 11
+
+_RowsOf: TypeAlias = Mapping[Label, Tensor]  # the rows of each level of y
+_NONE = torch.zeros(0, dtype=torch.long)
+
+
+class PenaltyValue(NamedTuple):
+    """What a penalty is on some rows: the ``total``, each term's value, and the levels of y left out."""
+
+    total: Tensor
+    values: tuple[Tensor, ...]
+    skipped: tuple[tuple[Label, int], ...]
+
+
+class _Penalty(nn.Module, ABC):
+    """What one penalty and a sum of penalties share."""
+
+    @abstractmethod
+    def _parts(self, rows: _RowsOf) -> Iterator[tuple[float, Penalty]]:
+        """Yield factors and penalties with at most one level of y and one joint set of columns each."""
+
+    def forward(
+        self,
+        z: Tensor | None,
+        prediction: Tensor | None,
+        s: Tensor | Sensitive,
+        y: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        """Return the penalty, shape ``(...)``: the leading dimensions of z and prediction.
+
+        Parameters
+        ----------
+        z : Tensor of shape (..., n, d) or None
+            The representation; may be None where no term looks at it.
+        prediction : Tensor of shape (..., n, k) or None
+            What the head returns: logits, or values of a regression; may be None where no term looks at it.
+        s : Tensor of shape (n,), (n, q) or Sensitive
+        y : Tensor of shape (n,), optional
+            Labels or codes of classes, where a term is given y.
+        weights : Tensor of shape (n,), optional
+        """
+        value = self.evaluate(z, prediction, s, y, weights)
+        if value.skipped:
+            told = ", ".join(f"y = {label!r} with {count} rows" for label, count in value.skipped)
+            warnings.warn(
+                f"Levels of y with fewer than {MIN_ROWS} rows are left out of the penalty: {told}. "
+                "Use larger batches.",
+                stacklevel=2,
+            )
+        return value.total
+
+    def evaluate(
+        self,
+        z: Tensor | None,
+        prediction: Tensor | None,
+        s: Tensor | Sensitive,
+        y: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> PenaltyValue:
+        """Return the same as a call, with the value of each term and what was left out, and no warning."""
+        s, rows = _named(s), self._rows_of(y)
+        total: Tensor | None = None
+        values, skipped = [], []
+        for factor, part in self._parts(rows):
+            chosen = part._chosen(z, prediction, s, rows, weights)
+            if chosen.n < max(MIN_ROWS, part.dependence.min_rows) and part.level is not None:
+                skipped.append((part.level, chosen.n))
+                value = chosen.z.new_zeros(chosen.z.shape[:-2])
+            else:
+                value = part.dependence(chosen.z, chosen.s, chosen.weights)
+            values.append(value)
+            scaled = value if factor == 1.0 else factor * value
+            total = scaled if total is None else total + scaled
+        assert total is not None  # noqa: S101  (a penalty has at least one term)
+        return PenaltyValue(total, tuple(values), tuple(skipped))
+
+    def calibrate(
+        self,
+        z: Tensor | None,
+        prediction: Tensor | None,
+        s: Tensor | Sensitive,
+        y: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        weights: Tensor | None = None,
+        freeze: bool = False,
+        side: Side = "both",
+    ) -> PenaltySum:
+        """Return this penalty with every data-dependent scale fixed on these rows, a term for each level.
+
+        See :meth:`frhsic.dependence.Dependence.calibrate` for ``freeze`` and ``side``. Levels with too few
+        rows keep their rules.
+        """
+        s, rows = _named(s), self._rows_of(y)
+        factors, terms = [], []
+        for factor, part in self._parts(rows):
+            chosen = part._chosen(z, prediction, s, rows, weights)
+            if chosen.n >= max(MIN_ROWS, part.dependence.min_rows) or part.level is None:
+                fixed = part.dependence.calibrate(
+                    chosen.z, chosen.s, generator, weights=chosen.weights, freeze=freeze, side=side
+                )
+                part = Penalty(fixed, on=part.on, given=part.given, columns=part.columns)
+            factors.append(factor)
+            terms.append(part)
+        return PenaltySum(terms, factors)
+
+    def __add__(self, other: _Penalty) -> PenaltySum:
+        if not isinstance(other, _Penalty):
+            return NotImplemented
+        pairs = [*self._pairs(), *other._pairs()]
+        return PenaltySum([term for _, term in pairs], [factor for factor, _ in pairs])
+
+    def __mul__(self, factor: float) -> PenaltySum:
+        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+            return NotImplemented
+        pairs = self._pairs()
+        return PenaltySum([term for _, term in pairs], [factor * own for own, _ in pairs])
+
+    __rmul__ = __mul__
+
+    @abstractmethod
+    def _pairs(self) -> list[tuple[float, Penalty]]:
+        """Return the terms as the user wrote them, with their factors."""
+
+    def relabel(self, codes: Mapping[Any, float]) -> Self:
+        """Return this penalty with the labels of ``given`` replaced by their codes."""
+        other = copy.deepcopy(self)
+        for _, term in other._pairs():
+            if not isinstance(term.given, Mapping):
+                continue
+            unknown = [label for label in _labels(term.given) if label not in codes]
+            if unknown:
+                raise ValueError(
+                    f"'given' must name classes of y, among {list(codes)}. Got {unknown}. Correct the label."
+                )
+            term.given = {"y": [codes[label] for label in _labels(term.given)]}
+        return other
+
+    @property
+    def needs_y(self) -> bool:
+        """Whether some term is restricted to levels of y."""
+        return any(term.given is not None for _, term in self._pairs())
+
+    def _rows_of(self, y: Tensor | None) -> _RowsOf:
+        if not self.needs_y:
+            return {}
+        if y is None:
+            raise ValueError(
+                "'y' must be passed to a penalty that is given levels of y. Got None. Pass the labels."
+            )
+        return {level.value: level.rows for level in levels(y).kept}
+
+
+class Penalty(_Penalty):
+    """The dependence that training lowers: of the representation or the prediction, on S, perhaps given y.
+
+    Without ``given`` it is the notion of demographic parity, D(Z, S); ``given="y"`` is that of equalized
+    odds, the mean of D(Z, S | y) over the levels of y; ``given={"y": 1}`` that of equal opportunity, D(Z, S |
+    y = 1) as in the paper's appendix "Equal Opportunity and multiple sensitive attributes". Penalties add up
+    and scale: ``Penalty(a) + 0.5 * Penalty(b)``.
+
+    Parameters
+    ----------
+    dependence : Dependence
+        A differentiable measure.
+    on : {"representation", "prediction"}, default="representation"
+        Z, which binds every head, or what the head returns (logits; values of a regression).
+    given : None, "y" or {"y": label or list of labels}, default=None
+        Levels of y within which the dependence is taken. A level with fewer than 11 rows in a batch is left
+        out there; the training history counts it, a call warns.
+    columns : None or list, default=None
+        None takes all sensitive columns jointly. A list of names is the sum over these columns, one by one;
+        an entry that is itself a tuple of names is joint: ``[("age", "income"), "sex"]``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from frhsic import HSIC
+    >>> z, s = torch.randn(64, 3, requires_grad=True), torch.randn(64)
+    >>> penalty = Penalty(HSIC()) + 0.5 * Penalty(HSIC(), on="prediction")
+    >>> penalty(z, z.sum(dim=1, keepdim=True), s).backward()
+    """
+
+    dependence: Dependence
+
+    def __init__(
+        self,
+        dependence: Dependence,
+        *,
+        on: On = "representation",
+        given: Literal["y"] | Mapping[str, Any] | None = None,
+        columns: Sequence[str | tuple[str, ...]] | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(dependence, Dependence):
+            raise TypeError(
+                f"'dependence' must be a measure. Got {type(dependence).__name__}. "
+                "Take one of frhsic.dependence, such as HSIC()."
+            )
+        if not dependence.differentiable:
+            raise ValueError(
+                f"'dependence' must be differentiable. Got {type(dependence).__name__}, a measure for "
+                "reports. Take another measure, such as HSIC()."
+            )
+        if on not in ("representation", "prediction"):
+            raise ValueError(
+                f"'on' must be 'representation' or 'prediction'. Got {on!r}. Leave it out for the former."
+            )
+        if given is not None and given != "y" and not (isinstance(given, Mapping) and list(given) == ["y"]):
+            raise ValueError(
+                f"'given' must be None, 'y' or {{'y': label}}. Got {given!r}. "
+                "Write given='y' for equalized odds, given={'y': 1} for equal opportunity."
+            )
+        if isinstance(given, Mapping) and not _labels(given):
+            raise ValueError("'given' must name at least one label. Got none. Write given={'y': 1}.")
+        if columns is not None and (isinstance(columns, str) or not columns):
+            raise ValueError(
+                f"'columns' must be a list of names or None. Got {columns!r}. Write columns=['age']."
+            )
+        self.dependence = dependence
+        self.on: On = on
+        self.given = given
+        self.columns = None if columns is None else tuple(columns)
+
+    def extra_repr(self) -> str:
+        """Return the arguments, for the printed form."""
+        return f"on={self.on!r}, given={self.given!r}, columns={self.columns!r}"
+
+    @property
+    def level(self) -> Label | None:
+        """The level of y of a part, None for all rows."""
+        return _labels(self.given)[0] if isinstance(self.given, Mapping) else None
+
+    def _parts(self, rows: _RowsOf) -> Iterator[tuple[float, Penalty]]:
+        if self.columns is None or (len(self.columns) == 1 and isinstance(self.columns[0], tuple)):
+            sets = [self.columns]
+        else:
+            sets = [((name,) if isinstance(name, str) else name,) for name in self.columns]
+        if self.given is None:
+            chosen: list[Label | None] = [None]
+        elif isinstance(self.given, Mapping):
+            chosen = list(_labels(self.given))
+        else:
+            chosen = list(rows)
+        if len(sets) == len(chosen) == 1 and self.columns == sets[0] and self.given != "y":
+            yield 1.0, self
+            return
+        for columns in sets:
+            for label in chosen:
+                given = None if label is None else {"y": label}
+                yield 1.0 / len(chosen), Penalty(self.dependence, on=self.on, given=given, columns=columns)
+
+    def _pairs(self) -> list[tuple[float, Penalty]]:
+        return [(1.0, self)]
+
+    def _chosen(
+        self,
+        z: Tensor | None,
+        prediction: Tensor | None,
+        s: Sensitive,
+        rows_of: _RowsOf,
+        weights: Tensor | None,
+    ) -> _Chosen:
+        """Return what the dependence is called with, for a part."""
+        of = z if self.on == "representation" else prediction
+        if of is None:
+            name = "z" if self.on == "representation" else "prediction"
+            raise ValueError(f"'{name}' must be passed to a penalty on the {self.on}. Got None. Pass it.")
+        if of.ndim < 2:
+            of = of.reshape(-1, 1)
+        if self.columns is not None:
+            s = s.columns(self.columns[0])
+        if self.level is None:
+            return _Chosen(of, s, weights, len(s))
+        rows = rows_of.get(self.level, _NONE).to(of.device)
+        if weights is not None:
+            rows = rows[weights[rows] > 0]
+        return _Chosen(of[..., rows, :], s[rows], None if weights is None else weights[rows], len(rows))
+
+
+class PenaltySum(_Penalty):
+    """Penalties with factors, as ``a + 0.5 * b`` makes them.
+
+    Parameters
+    ----------
+    terms : sequence of Penalty
+    factors : sequence of float
+        Non-negative and finite.
+
+    Examples
+    --------
+    >>> from frhsic import HSIC
+    >>> (0.5 * Penalty(HSIC())).factors
+    (0.5,)
+    """
+
+    def __init__(self, terms: Sequence[Penalty], factors: Sequence[float]) -> None:
+        super().__init__()
+        if not terms or len(terms) != len(factors) or not all(isinstance(term, Penalty) for term in terms):
+            raise ValueError(
+                f"'terms' must be penalties with one factor each. Got {len(terms)} terms and {len(factors)} "
+                "factors. Write a + 0.5 * b."
+            )
+        if not all(0 <= factor < math.inf for factor in factors):
+            raise ValueError(
+                f"'factors' must be non-negative numbers. Got {list(factors)}. "
+                "A negative factor would reward dependence."
+            )
+        self.terms = nn.ModuleList(terms)
+        self.factors = tuple(float(factor) for factor in factors)
+
+    def extra_repr(self) -> str:
+        """Return the factors, for the printed form."""
+        return f"factors={self.factors}"
+
+    def _parts(self, rows: _RowsOf) -> Iterator[tuple[float, Penalty]]:
+        for factor, term in self._pairs():
+            for own, part in term._parts(rows):
+                yield factor * own, part
+
+    def _pairs(self) -> list[tuple[float, Penalty]]:
+        return [
+            (factor, term)
+            for factor, term in zip(self.factors, self.terms, strict=True)
+            if isinstance(term, Penalty)
+        ]
+
+
+def default_penalty() -> Penalty:
+    """Return the penalty of the estimators when none is chosen.
+
+    Examples
+    --------
+    >>> default_penalty().on
+    'representation'
+    """
+    return Penalty(HSIC())
+
+
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    z: Tensor
+    s: Sensitive
+    weights: Tensor | None
+    n: int
+
+
+def _labels(given: Mapping[str, Any]) -> list[Label]:
+    label = given["y"]
+    if isinstance(label, (list, tuple, set, frozenset)):
+        return sorted(label) if isinstance(label, (set, frozenset)) else list(label)
+    return [label]
+
+
+def _named(s: Tensor | Sensitive) -> Sensitive:
+    """Return a plain tensor as continuous columns, named like those of the door."""
+    if isinstance(s, Sensitive):
+        return s
+    if not isinstance(s, Tensor):
+        raise TypeError(
+            f"'s' must be a tensor or a Sensitive. Got {type(s).__name__}. "
+            "Convert arrays and frames with frhsic.data.to_sensitive."
+        )
+    values = s.unsqueeze(-1) if s.ndim == 1 else s
+    q = values.shape[-1]
+    names = ("s",) if q == 1 else tuple(f"s{j}" for j in range(q))
+    kinds: tuple[Kind, ...] = ("continuous",)
+    return Sensitive(values, names, kinds * q)
