@@ -36,10 +36,37 @@ def provenance(**more: Any) -> dict[str, Any]:
         "command": " ".join(["python", "-m", "benchmarks", *sys.argv[1:]]),
         "commit": commit.stdout.strip() + ("+changes" if changed.stdout.strip() else ""),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("frhsic", "torch", "numpy", "scipy")},
+        "versions": {name: version(name) for name in ("frhsic", "torch", "numpy", "scipy", "scikit-learn")},
         "cpu": model,
         **more,
     }
+
+
+class Runs:
+    """The runs of a long benchmark in one file, written after each: a killed command goes on where it was.
+
+    A run is known by its key. Each carries the commit that made it.
+    """
+
+    def __init__(self, name: str, *, fresh: bool, **more: Any) -> None:
+        self.name = name
+        self.header = provenance(**more)
+        path = RESULTS / name
+        old = json.loads(path.read_text()) if path.exists() and not fresh else {}
+        self.runs: list[dict[str, Any]] = old.get("runs", [])
+
+    def missing(self, **key: Any) -> bool:
+        """Return whether no run has this key."""
+        return not any(all(run.get(name) == value for name, value in key.items()) for run in self.runs)
+
+    def add(self, **run: Any) -> None:
+        """Keep a run and write the file."""
+        self.runs.append({**run, "commit": self.header["commit"]})
+        self.write()
+
+    def write(self, **summary: Any) -> Path:
+        """Write header, summary and runs, and return the path."""
+        return write(self.name, {**self.header, **summary, "runs": self.runs})
 
 
 def write(name: str, result: dict[str, Any]) -> Path:

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from frhsic.data import Kind, Label, Sensitive, levels
 from frhsic.dependence import HSIC
 from frhsic.dependence._base import Dependence
+from frhsic.dependence._centering import Estimator
+from frhsic.kernels import Gaussian, Linear
 
 __all__ = ["Penalty", "PenaltySum", "PenaltyValue", "default_penalty"]
 
@@ -353,15 +355,21 @@ class PenaltySum(_Penalty):
         ]
 
 
-def default_penalty() -> Penalty:
+def default_penalty(estimator: Estimator = "unbiased") -> PenaltySum:
     """Return the penalty of the estimators when none is chosen.
+
+    HSIC with a linear kernel on the prediction (its conditional mean along S) plus HSIC with a scale-free
+    Gaussian kernel on the representation (everything else, at any scale of Z). The unbiased estimator does
+    not reward shrinking; it takes no weights.
 
     Examples
     --------
-    >>> default_penalty().on
-    'representation'
+    >>> [term.on for term in default_penalty().terms]
+    ['prediction', 'representation']
     """
-    return Penalty(HSIC())
+    mean = HSIC(Linear(), estimator=estimator)
+    rest = HSIC(Gaussian("scale-free"), estimator=estimator)
+    return Penalty(mean, on="prediction") + Penalty(rest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -183,7 +183,11 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         net = self._net(x.shape[1], outputs, head, generator)
         device = torch.device(self.device)
         net.to(device=device, dtype=torch.float32)
-        penalty = copy.deepcopy(self.penalty) if self.penalty is not None else default_penalty()
+        if self.penalty is None:
+            # No weighted unbiased estimator is derived.
+            penalty: Penalty | PenaltySum = default_penalty("unbiased" if weights is None else "biased")
+        else:
+            penalty = copy.deepcopy(self.penalty)
         if classes is not None:
             penalty = penalty.relabel({label: float(code) for code, label in enumerate(classes.tolist())})
         elif penalty.needs_y and self.lam > 0:
