@@ -31,16 +31,19 @@ class Checkpoint:
 
     def write(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
         """Replace the file in one stroke."""
-        tensorfile.write(
-            self.path, tensors, {"format": KIND, "fingerprint": dict(self.fingerprint), **document}
-        )
+        head = {"format": KIND, "version": tensorfile.VERSION, "fingerprint": dict(self.fingerprint)}
+        tensorfile.write(self.path, tensors, {**document, **head})
 
     def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return what was written by the same run, None if nothing was."""
         if not self.path.exists():
             return None
-        tensors, document = tensorfile.read(self.path, kind=KIND)
-        found = document["fingerprint"]
+        tensors, document = tensorfile.read(self.path, kind=KIND, finite=False)
+        found = document.get("fingerprint")
+        if not isinstance(found, dict):
+            raise tensorfile.TensorFileError(
+                "'checkpoint' must say which run it is of. Got a file that does not. Remove it to begin anew."
+            )
         differs = [name for name, value in self.fingerprint.items() if found.get(name) != value]
         if differs:
             raise ValueError(

@@ -18,6 +18,7 @@ from frhsic.data import Label, Sensitive
 from frhsic.engine import checkpoint
 from frhsic.engine._progress import Progress
 from frhsic.engine.nets import Loss, Net
+from frhsic.engine.tensorfile import TensorFileError
 from frhsic.penalty import Penalty, PenaltySum, PenaltyValue
 
 # A loss this many times the first one (or one, if that is larger) will not come back.
@@ -469,7 +470,7 @@ class _Run:
         if self.best is not None:
             best = [self.best[0], self.best[1]]
             tensors |= {f"best.{name}": value for name, value in self.best[2].items()}
-        history = [record.to_dict() for record in self.history]
+        history = [list(dataclasses.astuple(record)) for record in self.history]
         return tensors, {"history": history, "best": best, "first_loss": self.first_loss}
 
     def _restore(self) -> int:
@@ -478,7 +479,15 @@ class _Run:
         found = self.file.read()
         if found is None:
             return 0
-        tensors, document = found
+        try:
+            return self._go_back(*found)
+        except (KeyError, IndexError, TypeError, RuntimeError, ValueError) as error:
+            raise TensorFileError(
+                "'checkpoint' must hold the state of this run. Got a file that was changed "
+                f"({type(error).__name__}). Remove it to begin anew."
+            ) from error
+
+    def _go_back(self, tensors: dict[str, Tensor], document: dict[str, Any]) -> int:
         grouped: dict[str, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             group, _, rest = name.partition(".")
@@ -502,13 +511,9 @@ class _Run:
         torch.set_rng_state(grouped["random"]["modules"])
         self.history = [
             Record(
-                **{
-                    **record,
-                    "terms": tuple(record["terms"]),
-                    "skipped": tuple((label, count) for label, count in record["skipped"]),
-                }
+                epoch, loss, penalty, tuple(terms), tuple((label, count) for label, count in skipped), *rest
             )
-            for record in document["history"]
+            for epoch, loss, penalty, terms, skipped, *rest in document["history"]
         ]
         if document["best"] is not None:
             epoch, objective = document["best"]
