@@ -25,6 +25,7 @@ from frhsic.dependence import (
 from frhsic.engine import Training
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
 from frhsic.penalty import Penalty
+from frhsic.persistence import load, save
 
 __version__ = "0.1.0.dev0"
 
@@ -44,6 +45,8 @@ __all__ = [
     "Sensitive",
     "TableEncoder",
     "Training",
+    "load",
+    "save",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""Saved models: one file of weights and one JSON document, and export to ONNX.
+"""Saved models: one file of weights and one JSON document.
 
 The document names classes and holds their arguments; nothing in it is code, a path or the name of an
 attribute. Files come from outside: a name is looked up in the faces of this package only, an argument must be
@@ -22,7 +22,6 @@ import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -32,7 +31,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from frhsic import dependence, kernels
+import frhsic.dependence as dependence
+import frhsic.kernels as kernels
 from frhsic.data import to_generator
 from frhsic.engine import Net, Record, Training, make_net, tensorfile
 from frhsic.engine.tensorfile import TensorFileError
@@ -40,12 +40,10 @@ from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, 
 from frhsic.estimators._scaling import Scaling
 from frhsic.penalty import Penalty, PenaltySum
 
-__all__ = ["export_onnx", "load", "save"]
-
 Model: TypeAlias = FRHSICClassifier | FRHSICRegressor | FRHSICEncoder
 
 _KIND: Final = "frhsic-model"
-_MODELS: Final = (FRHSICClassifier, FRHSICRegressor, FRHSICEncoder)
+MODELS: Final = (FRHSICClassifier, FRHSICRegressor, FRHSICEncoder)
 _NAMES: Final = (
     "FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, or a Pipeline of TableEncoder and one of them"
 )
@@ -197,12 +195,12 @@ def load(path: str | os.PathLike[str], *, encoder: nn.Module | None = None) -> A
 
 
 def _steps(model: Any) -> tuple[TableEncoder | None, Model]:
-    if type(model) in _MODELS:
+    if type(model) in MODELS:
         return None, model
     if type(model) is not Pipeline:
         raise TypeError(f"'model' must be {_NAMES}. Got {type(model).__name__}. Save one of these.")
     steps = [step for _, step in model.steps]
-    if len(steps) != 2 or type(steps[0]) is not TableEncoder or type(steps[1]) not in _MODELS:
+    if len(steps) != 2 or type(steps[0]) is not TableEncoder or type(steps[1]) not in MODELS:
         names = ", ".join(step if isinstance(step, str) else type(step).__name__ for step in steps)
         raise TypeError(f"'model' must be {_NAMES}. Got a Pipeline of {names}. Save one of these.")
     return steps[0], steps[1]
@@ -348,7 +346,7 @@ def _restore(tensors: dict[str, Tensor], document: dict[str, Any], encoder: nn.M
     versions = top["versions"]
     good = type(versions) is dict and all(type(version) is str for version in versions.values())
     _demand(good, "hold 'versions' as texts", "something else")
-    estimator: Any = _object(top["estimator"], _MODELS, "estimator")
+    estimator: Any = _object(top["estimator"], MODELS, "estimator")
     chains = _fields(top["architecture"], "architecture", ("encoder", "head"))
     widths = _value(chains["encoder"], tuple[int, ...] | None, "architecture.encoder")
     head = _value(chains["head"], tuple[int, ...], "architecture.head")
@@ -530,7 +528,7 @@ def _pipeline(plain: Any, estimator: Any) -> Pipeline:
 def _object(plain: Any, bases: tuple[type, ...], where: str) -> Any:
     """Make an object of one of the known classes, of arguments that have the types it declares."""
     found = _fields(plain, where, ("class", "arguments"))
-    known = {cls.__name__: cls for cls in (*_CLASSES, *_MODELS) if issubclass(cls, bases)}
+    known = {cls.__name__: cls for cls in (*_CLASSES, *MODELS) if issubclass(cls, bases)}
     name = _value(found["class"], str, f"{where}.class")
     _demand(name in known, f"name in '{where}' one of {', '.join(known) or 'no class'}", ascii(name[:40]))
     hints = _arguments(known[name])  # type: ignore[arg-type]
@@ -546,7 +544,7 @@ def _object(plain: Any, bases: tuple[type, ...], where: str) -> Any:
 def _arguments(cls: type) -> dict[str, Any]:
     """Return the types of the arguments that travel: a file may hold what the constructor declares."""
     hints = typing.get_type_hints(cls if dataclasses.is_dataclass(cls) else cls.__init__)  # type: ignore[misc]
-    if issubclass(cls, _MODELS):
+    if issubclass(cls, MODELS):
         hints |= {"encoder": Sequence[int] | None, "random_state": int | None}
     names = [name for name in inspect.signature(cls).parameters if name[0] != "_" and name not in _LEFT_OUT]
     return {name: hints[name] for name in names}
@@ -582,138 +580,3 @@ def _value(value: Any, hint: Any, where: str) -> Any:
             return mapping
     expected = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
     raise _refusal(f"hold {expected} in '{where}'", type(value).__name__)
-
-
-# ONNX
-
-
-def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write what a model predicts as an ONNX graph, scaling included.
-
-    The input ``X`` ``(n, p)`` and all numbers inside are float64, as in the estimators: in float32 a column
-    far from zero (a year, an income, a time stamp) would lose the digits that tell its rows apart. Outputs
-    are ``label`` and ``probabilities`` of a classifier, ``prediction`` of a regressor, and the
-    ``representation`` of all three.
-
-    Parameters
-    ----------
-    model : FRHSICClassifier, FRHSICRegressor or FRHSICEncoder
-        A Pipeline is refused: export its last step and encode tables before. An encoder that is a module must
-        be a ``Sequential`` of Linear, SELU, ReLU, Tanh, Sigmoid, Dropout and Identity.
-    path : str or path
-
-    Notes
-    -----
-    The graph does not refuse missing values as the estimators do; it returns NaN for such rows. The names of
-    the columns, where ``fit`` saw names, are in the metadata as ``feature_names``.
-
-    Raises
-    ------
-    ImportError
-        Without the package onnx: ``pip install 'frhsic[onnx]'``.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> X = np.linspace(0, 1, 40).reshape(20, 2)
-    >>> model = FRHSICRegressor(lam=0, epochs=1, encoder=(3,)).fit(X, X[:, 0])
-    >>> with TemporaryDirectory() as folder:
-    ...     export_onnx(model, f"{folder}/model.onnx")
-    """
-    try:
-        import onnx
-        from onnx import helper, numpy_helper
-    except ImportError as error:
-        raise ImportError("'export_onnx' needs onnx. Install it: pip install 'frhsic[onnx]'.") from error
-    if type(model) not in _MODELS:
-        raise TypeError(
-            "'model' must be FRHSICClassifier, FRHSICRegressor or FRHSICEncoder. "
-            f"Got {type(model).__name__}. Of a Pipeline, export the last step: export_onnx(model[-1], path)."
-        )
-    check_is_fitted(model, "encoder_")
-    nodes: list[Any] = []
-    constants: list[Any] = []
-
-    def node(
-        operator: str, *inputs: str | NDArray[Any] | float, output: str | None = None, **options: Any
-    ) -> str:
-        names = []
-        for value in inputs:
-            if not isinstance(value, str):
-                constants.append(numpy_helper.from_array(np.asarray(value), f"c{len(constants)}"))
-                value = constants[-1].name
-            names.append(value)
-        output = output or f"v{len(nodes)}"
-        nodes.append(helper.make_node(operator, names, [output], **options))
-        return output
-
-    def run(layers: nn.Module, x: str) -> str:
-        for layer in _layers(layers):
-            if isinstance(layer, nn.Linear):
-                bias = np.zeros(layer.out_features) if layer.bias is None else layer.bias.numpy()
-                x = node("Gemm", x, layer.weight.numpy(), bias, transB=1)
-            elif isinstance(layer, nn.SELU):  # runtimes have no Selu in float64
-                below = node("Sub", node("Exp", node("Min", x, 0.0)), 1.0)
-                x = node(
-                    "Add", node("Mul", node("Max", x, 0.0), _SELU[0]), node("Mul", below, _SELU[0] * _SELU[1])
-                )
-            else:
-                x = node({nn.ReLU: "Relu", nn.Tanh: "Tanh", nn.Sigmoid: "Sigmoid"}[type(layer)], x)
-        return x
-
-    shift, factor = model.scaling_x_.shift.numpy(), model.scaling_x_.factor.numpy()
-    z = run(model.encoder_, node("Mul", node("Sub", "X", shift), factor))
-    node("Identity", z, output="representation")
-    double = onnx.TensorProto.DOUBLE
-    shapes: list[tuple[str, int, list[str | int]]] = [
-        ("representation", double, ["n", model._n_features_out])
-    ]
-    if isinstance(model, FRHSICClassifier):
-        logits, classes = run(model.head_, z), model.classes_
-        if len(classes) == 2:
-            logits = node("Pad", logits, np.array([0, 1, 0, 0]))  # the first class has the logit zero
-        node("Softmax", logits, axis=1, output="probabilities")
-        most = node("ArgMax", "probabilities", axis=1, keepdims=0)
-        labels = classes.astype(object) if classes.dtype.kind in "OU" else classes
-        node("Gather", labels, most, output="label")
-        kind = helper.np_dtype_to_tensor_dtype(labels.dtype)
-        shapes = [("label", kind, ["n"]), ("probabilities", double, ["n", len(classes)]), *shapes]
-    elif isinstance(model, FRHSICRegressor):
-        y = model.scaling_y_
-        assert y is not None  # noqa: S101
-        size = torch.where(y.factor > 0, y.factor, torch.inf).numpy()
-        prediction = node("Add", node("Div", run(model.head_, z), size), y.shift.numpy())
-        node("Reshape", prediction, np.array([-1]), output="prediction")
-        shapes = [("prediction", double, ["n"]), *shapes]
-    graph = helper.make_graph(
-        nodes,
-        "frhsic",
-        [helper.make_tensor_value_info("X", double, ["n", len(shift)])],
-        [helper.make_tensor_value_info(*shape) for shape in shapes],
-        constants,
-    )
-    exported = helper.make_model(
-        graph, producer_name="frhsic", opset_imports=[helper.make_opsetid("", 17)], ir_version=8
-    )
-    if (names := getattr(model, "feature_names_in_", None)) is not None:
-        helper.set_model_props(exported, {"feature_names": json.dumps([str(name) for name in names])})
-    onnx.checker.check_model(exported, full_check=True)
-    Path(path).write_bytes(exported.SerializeToString())
-
-
-_SELU: Final = (1.0507009873554805, 1.6732632423543772)  # scale, alpha
-
-
-def _layers(net: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers that do something in prediction, or refuse one by name."""
-    hooked = bool(net._forward_hooks or net._forward_pre_hooks)
-    if type(net) is nn.Sequential and not hooked:
-        for part in net:
-            yield from _layers(part)
-    elif type(net) in (nn.Linear, nn.SELU, nn.ReLU, nn.Tanh, nn.Sigmoid) and not hooked:
-        yield net
-    elif type(net) not in (nn.Dropout, nn.Identity) or hooked:
-        raise TypeError(
-            "'model' must have an encoder made of Sequential, Linear, SELU, ReLU, Tanh, Sigmoid, Dropout and "
-            f"Identity, without hooks. Got {type(net).__name__}. Export such a module with torch.onnx itself."
-        )
