@@ -32,7 +32,13 @@ def centred(L: Tensor, w: Tensor | None, estimator: Estimator) -> Centred:
     """Return M with HSIC = <K, M> for the Gram matrix L ``(..., n, n)``."""
     n = L.shape[-1]
     if estimator == "unbiased":
-        return Centred(_u_centred(L), 1.0 / (n * (n - 3)))
+        M = L.clone()  # L is constant here: in place, half the time of the form that autograd can follow
+        diagonal = M.diagonal(dim1=-2, dim2=-1)
+        diagonal.zero_()
+        half = _u_half_rows(M)
+        M.sub_(half).sub_(half.mT)
+        diagonal.zero_()
+        return Centred(M, 1.0 / (n * (n - 3)))
     if w is None:
         # Sums, not means, and the division last: fewer passes over n x n numbers at batch size.
         row = L.sum(dim=-1, keepdim=True, dtype=sum_dtype(L))
@@ -49,11 +55,16 @@ def _half_rows(L: Tensor, w: Tensor) -> Tensor:
     return row - 0.5 * (w @ row).unsqueeze(-2)
 
 
+def _u_half_rows(off: Tensor) -> Tensor:
+    """Return h ``(..., n, 1)`` with U_ij = L_ij - h_i - h_j off the diagonal; that of L is zero here."""
+    n = off.shape[-1]
+    row = off.sum(dim=-1, keepdim=True, dtype=sum_dtype(off)) / (n - 2)
+    return (row - row.sum(dim=-2, keepdim=True) / (2 * (n - 1))).to(off.dtype)
+
+
 def _u_centred(L: Tensor) -> Tensor:
-    n = L.shape[-1]
     off = L - torch.diag_embed(L.diagonal(dim1=-2, dim2=-1))
-    row = off.sum(dim=-1, keepdim=True, dtype=sum_dtype(L)) / (n - 2)
-    half = (row - row.sum(dim=-2, keepdim=True) / (2 * (n - 1))).to(L.dtype)
+    half = _u_half_rows(off)
     U = off - half - half.mT
     return U - torch.diag_embed(U.diagonal(dim1=-2, dim2=-1))
 

@@ -109,13 +109,13 @@ class HSIC(Dependence):
         self._refuse_weights(w)
         self._refuse_few_rows(len(s))
         w = self._reference_weights(s, w)
-        kernel_z = self.kernel_z.bind(z, w)
         kernel_s = self._kernel_s(s).bind(s.values, w)
         n = len(s)
         block = self.block_size or (n if n <= WHOLE else TILE)
         if block >= n:
-            value = self._whole(z, s.values, w, kernel_z, kernel_s)
+            value = self._whole(z, s.values, w, kernel_s)
         else:
+            kernel_z = self.kernel_z.bind(z, w)
             zs, zz, ss = tiled_hsic(
                 z, s.values, w, kernel_z, kernel_s, block, self.estimator, self.normalized
             )
@@ -145,13 +145,14 @@ class HSIC(Dependence):
         density = self._density or Density.fit(s, w)
         return density.uniform_weights(s, w)
 
-    def _whole(self, z: Tensor, s: Tensor, w: Tensor | None, kernel_z: Kernel, kernel_s: Kernel) -> Tensor:
+    def _whole(self, z: Tensor, s: Tensor, w: Tensor | None, kernel_s: Kernel) -> Tensor:
         L = kernel_s.gram(s, s)
         if not self.normalized:
             M, factor = centred(L, w, self.estimator)
-            return kernel_z.inner(z, M, factor)
+            return self.kernel_z.bind_inner(z, M, factor, w)
         # Both sides centred: small entries do not cancel, and Cauchy-Schwarz holds for what is computed.
-        A, B = (both_centred(gram, w, self.estimator) for gram in (kernel_z.gram(z, z), L))
+        K = self.kernel_z.bind(z, w).gram(z, z)
+        A, B = (both_centred(gram, w, self.estimator) for gram in (K, L))
         return self._normalized((A * B).sum(dim=(-2, -1)), (A * A).sum(dim=(-2, -1)), (B * B).sum())
 
     def _normalized(self, zs: Tensor, zz: Tensor, ss: Tensor) -> Tensor:

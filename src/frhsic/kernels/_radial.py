@@ -179,6 +179,12 @@ class Gaussian(_Radial):
         rate = self._rate()  # first: it refuses what is still a rule
         return gaussian_inner(self._rows(x), M, rate, factor)
 
+    def bind_inner(self, x: Tensor, M: Tensor, factor: float = 1.0, weights: Tensor | None = None) -> Tensor:
+        """Return the same for rules; ``"scale-free"`` costs three passes over x more than a number."""
+        if weights is None and self.bandwidth == "scale-free" and self.whiten is False:
+            return gaussian_inner(x, M, None, factor)
+        return super().bind_inner(x, M, factor, weights)
+
 
 class Laplace(_Radial):
     """The similarity exp(-|x - y| / sigma), with the Euclidean norm.
@@ -231,11 +237,13 @@ def _floor(x: Tensor) -> float:
     return -60.0 if x.dtype == torch.float32 else -600.0
 
 
-def gaussian_inner(x: Tensor, M: Tensor, rate: float = 1.0, factor: float = 1.0) -> Tensor:
+def gaussian_inner(x: Tensor, M: Tensor, rate: float | None = 1.0, factor: float = 1.0) -> Tensor:
     """Return factor sum_ij M_ij exp(-rate |x_i - x_j|^2 / 2), shape ``(...)``, for a constant M.
 
-    M is symmetric with rows that sum to zero. With W = M * K the gradient is 2 rate factor (W - diag(W 1)) x,
-    so value and gradient together cost two matrix products and one exponential.
+    M is symmetric with rows that sum to zero. With W = M * K the gradient is G = 2 rate factor (W - diag(W
+    1)) x, so value and gradient together cost two matrix products and one exponential. A rate of None is
+    scale-free, one over the mean squared distance 2 sum_i |x_i|^2 / n of centred rows; since the value
+    depends on rate |x|^2 only, the gradient is then G_i - (2 rate / n) (sum_j G_j . x_j) x_i.
     """
     try:
         value: Tensor = _Fused.apply(x, M, rate, factor)  # type: ignore[no-untyped-call]
@@ -247,10 +255,14 @@ def gaussian_inner(x: Tensor, M: Tensor, rate: float = 1.0, factor: float = 1.0)
 
 
 def _value_and_gradient(
-    x: Tensor, M: Tensor, rate: float, factor: float, need_gradient: bool
+    x: Tensor, M: Tensor, rate: float | None, factor: float, need_gradient: bool
 ) -> tuple[Tensor, Tensor]:
     x = x - x.mean(dim=-2, keepdim=True)
-    if rate != 1.0:
+    sigma = None
+    if rate is None:
+        sigma, rate = _mean_distance(x), 1.0
+        x.div_(sigma)
+    elif rate != 1.0:
         x.mul_(rate**0.5)
     E, half = (exponent(x, x), 0.5 * x[..., 0].square()) if x.shape[-1] == 1 else self_exponent(x)
     # The largest |x|^2 / 2 of each model tells at once whether a guard is needed.
@@ -272,14 +284,31 @@ def _value_and_gradient(
         return value, value
     scale = 2.0 * rate**0.5 * factor
     if x.ndim == 2:
-        return value, torch.addmm(mass * x, W, x, beta=-scale, alpha=scale)
-    return value, (W @ x).addcmul_(mass, x, value=-1.0).mul_(scale)
+        G = torch.addmm(mass * x, W, x, beta=-scale, alpha=scale)
+    else:
+        G = (W @ x).addcmul_(mass, x, value=-1.0).mul_(scale)
+    if sigma is not None:
+        radial = (G * x).sum(dim=(-2, -1), keepdim=True)
+        G = G.addcmul_(radial, x, value=-2.0 / x.shape[-2]).div_(sigma)
+    return value, G
 
 
-def _differentiable_gradient(x: Tensor, M: Tensor, rate: float, factor: float) -> Tensor:
+def _mean_distance(x: Tensor) -> Tensor:
+    """Return sigma with sigma^2 = 2 sum |x_i|^2 / n for centred rows, shape ``(..., 1, 1)``, floored."""
+    norm = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True)
+    return (norm * (2.0 / x.shape[-2]) ** 0.5).clamp_min(torch.finfo(x.dtype).tiny ** 0.25)
+
+
+def _differentiable_gradient(x: Tensor, M: Tensor, rate: float | None, factor: float) -> Tensor:
     """Return the same gradient as a function of x that can be differentiated once more."""
-    W = M * exponent(x, x, rate).clamp_min(_floor(x)).exp()
-    return (2.0 * rate * factor) * (W @ x - W.sum(dim=-1, keepdim=True) * x)
+    x = x - x.mean(dim=-2, keepdim=True)
+    sigma: Tensor | float = _mean_distance(x) if rate is None else rate**-0.5
+    x = x / sigma
+    W = M * exponent(x, x).clamp_min(_floor(x)).exp()
+    G = (2.0 * factor) * (W @ x - W.sum(dim=-1, keepdim=True) * x)
+    if rate is None:
+        G = G - (G * x).sum(dim=(-2, -1), keepdim=True) * x * (2.0 / x.shape[-2])
+    return G / sigma
 
 
 def _spread(grad: Tensor) -> Tensor:
@@ -288,7 +317,7 @@ def _spread(grad: Tensor) -> Tensor:
 
 class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, M: Tensor, rate: float, factor: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, M: Tensor, rate: float | None, factor: float) -> Tensor:
         value, gradient = _value_and_gradient(x, M, rate, factor, ctx.needs_input_grad[0])
         ctx.scales = rate, factor
         ctx.save_for_backward(x, M, gradient)
@@ -304,11 +333,11 @@ class _Fused(torch.autograd.Function):
 
 class _Composable(torch.autograd.Function):
     @staticmethod
-    def forward(x: Tensor, M: Tensor, rate: float, factor: float) -> Tensor:
+    def forward(x: Tensor, M: Tensor, rate: float | None, factor: float) -> Tensor:
         return _value_and_gradient(x, M, rate, factor, need_gradient=False)[0]
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float, float], output: Tensor) -> None:  # noqa: ARG004
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float | None, float], output: Tensor) -> None:  # noqa: ARG004
         x, M, *ctx.scales = inputs
         ctx.save_for_backward(x, M)
 
@@ -319,7 +348,7 @@ class _Composable(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, M: Tensor, rate: float, factor: float
+        info: Any, in_dims: tuple[int | None, ...], x: Tensor, M: Tensor, rate: float | None, factor: float
     ) -> tuple[Tensor, int]:
         # A stack of models is what the function takes anyway.
         x = (
