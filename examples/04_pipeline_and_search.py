@@ -1,4 +1,4 @@
-"""A table of people, a pipeline, a search over strengths scored by accuracy and by GDP, a file that travels."""
+"""A table, a pipeline, a search over strengths scored by accuracy and by GDP, and a file that travels."""
 
 # %%
 # COMPAS: predict two-year recidivism; the sensitive attribute is age, and age is not among the features.

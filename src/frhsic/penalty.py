@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +40,9 @@ class PenaltyValue(NamedTuple):
 
 class _Penalty(nn.Module, ABC):
     """What one penalty and a sum of penalties share."""
+
+    needs_y: bool
+    """Whether some term is restricted to levels of y."""
 
     @abstractmethod
     def _parts(self, rows: _RowsOf) -> Iterator[tuple[float, Penalty]]:
@@ -87,16 +88,18 @@ class _Penalty(nn.Module, ABC):
         weights: Tensor | None = None,
     ) -> PenaltyValue:
         """Return the same as a call, with the value of each term and what was left out, and no warning."""
-        s, rows = _named(s), self._rows_of(y)
+        s = _named(s)
+        rows = self._rows_of(y, len(s))
         total: Tensor | None = None
         values, skipped = [], []
         for factor, part in self._parts(rows):
+            measure, level = part.dependence, part.level
             chosen = part._chosen(z, prediction, s, rows, weights)
-            if chosen.n < max(MIN_ROWS, part.dependence.min_rows) and part.level is not None:
-                skipped.append((part.level, chosen.n))
+            if level is not None and chosen.n < max(MIN_ROWS, measure.min_rows):
+                skipped.append((level, chosen.n))
                 value = chosen.z.new_zeros(chosen.z.shape[:-2])
             else:
-                value = part.dependence(chosen.z, chosen.s, chosen.weights)
+                value = measure(chosen.z, chosen.s, chosen.weights)
             values.append(value)
             scaled = value if factor == 1.0 else factor * value
             total = scaled if total is None else total + scaled
@@ -120,7 +123,8 @@ class _Penalty(nn.Module, ABC):
         See :meth:`frhsic.dependence.Dependence.calibrate` for ``freeze`` and ``side``. Levels with too few
         rows keep their rules.
         """
-        s, rows = _named(s), self._rows_of(y)
+        s = _named(s)
+        rows = self._rows_of(y, len(s))
         factors, terms = [], []
         for factor, part in self._parts(rows):
             chosen = part._chosen(z, prediction, s, rows, weights)
@@ -151,31 +155,33 @@ class _Penalty(nn.Module, ABC):
     def _pairs(self) -> list[tuple[float, Penalty]]:
         """Return the terms as the user wrote them, with their factors."""
 
-    def relabel(self, codes: Mapping[Any, float]) -> Self:
+    def relabel(self, codes: Mapping[Any, float]) -> PenaltySum:
         """Return this penalty with the labels of ``given`` replaced by their codes."""
-        other = copy.deepcopy(self)
-        for _, term in other._pairs():
-            if not isinstance(term.given, Mapping):
-                continue
-            unknown = [label for label in _labels(term.given) if label not in codes]
-            if unknown:
-                raise ValueError(
-                    f"'given' must name classes of y, among {list(codes)}. Got {unknown}. Correct the label."
-                )
-            term.given = {"y": [codes[label] for label in _labels(term.given)]}
-        return other
+        factors, terms = [], []
+        for factor, term in self._pairs():
+            given = term.given
+            if isinstance(given, Mapping):
+                unknown = [label for label in _labels(given) if label not in codes]
+                if unknown:
+                    raise ValueError(
+                        f"'given' must name classes of y, among {list(codes)}. Got {unknown}. "
+                        "Correct the label."
+                    )
+                given = {"y": [codes[label] for label in _labels(given)]}
+            factors.append(factor)
+            terms.append(Penalty(term.dependence, on=term.on, given=given, columns=term.columns))
+        return PenaltySum(terms, factors)
 
-    @property
-    def needs_y(self) -> bool:
-        """Whether some term is restricted to levels of y."""
-        return any(term.given is not None for _, term in self._pairs())
-
-    def _rows_of(self, y: Tensor | None) -> _RowsOf:
+    def _rows_of(self, y: Tensor | None, n: int) -> _RowsOf:
         if not self.needs_y:
             return {}
         if y is None:
             raise ValueError(
                 "'y' must be passed to a penalty that is given levels of y. Got None. Pass the labels."
+            )
+        if len(y) != n:
+            raise ValueError(
+                f"'y' must have {n} rows like 's'. Got {len(y)}. Drop or align the missing rows first."
             )
         return {level.value: level.rows for level in levels(y).kept}
 
@@ -242,25 +248,29 @@ class Penalty(_Penalty):
             )
         if isinstance(given, Mapping) and not _labels(given):
             raise ValueError("'given' must name at least one label. Got none. Write given={'y': 1}.")
-        if columns is not None and (isinstance(columns, str) or not columns):
+        if columns is not None and not (_is_list(columns) and all(map(_is_name, columns))):
             raise ValueError(
-                f"'columns' must be a list of names or None. Got {columns!r}. Write columns=['age']."
+                "'columns' must be a list of names, or of tuples of names, or None. "
+                f"Got {columns!r}. Write columns=['age']."
             )
         self.dependence = dependence
         self.on: On = on
         self.given = given
-        self.columns = None if columns is None else tuple(columns)
+        self.needs_y = given is not None
+        # What a part is asked for at every step: looked up once.
+        self.level: Label | None = _labels(given)[0] if isinstance(given, Mapping) else None
+        self.columns = None
+        if columns is not None:
+            self.columns = tuple(entry if isinstance(entry, str) else tuple(entry) for entry in columns)
 
     def extra_repr(self) -> str:
         """Return the arguments, for the printed form."""
         return f"on={self.on!r}, given={self.given!r}, columns={self.columns!r}"
 
-    @property
-    def level(self) -> Label | None:
-        """The level of y of a part, None for all rows."""
-        return _labels(self.given)[0] if isinstance(self.given, Mapping) else None
-
     def _parts(self, rows: _RowsOf) -> Iterator[tuple[float, Penalty]]:
+        if self.given is None and self.columns is None:
+            yield 1.0, self
+            return
         if self.columns is None or (len(self.columns) == 1 and isinstance(self.columns[0], tuple)):
             sets = [self.columns]
         else:
@@ -301,6 +311,12 @@ class Penalty(_Penalty):
             s = s.columns(self.columns[0])
         if self.level is None:
             return _Chosen(of, s, weights, len(s))
+        for name, size in (("s", len(s)), ("weights", None if weights is None else len(weights))):
+            if size not in (None, of.shape[-2]):
+                raise ValueError(
+                    f"'{name}' must have {of.shape[-2]} rows like 'z'. Got {size}. "
+                    "Drop or align the missing rows first."
+                )
         rows = rows_of.get(self.level, _NONE).to(of.device)
         if weights is not None:
             rows = rows[weights[rows] > 0]
@@ -337,6 +353,8 @@ class PenaltySum(_Penalty):
             )
         self.terms = nn.ModuleList(terms)
         self.factors = tuple(float(factor) for factor in factors)
+        self.needs_y = any(term.needs_y for term in terms)
+        self.pairs = list(zip(self.factors, terms, strict=True))  # a ModuleList is slow to go through
 
     def extra_repr(self) -> str:
         """Return the factors, for the printed form."""
@@ -348,11 +366,7 @@ class PenaltySum(_Penalty):
                 yield factor * own, part
 
     def _pairs(self) -> list[tuple[float, Penalty]]:
-        return [
-            (factor, term)
-            for factor, term in zip(self.factors, self.terms, strict=True)
-            if isinstance(term, Penalty)
-        ]
+        return self.pairs
 
 
 def default_penalty(estimator: Estimator = "unbiased") -> PenaltySum:
@@ -372,12 +386,21 @@ def default_penalty(estimator: Estimator = "unbiased") -> PenaltySum:
     return Penalty(mean, on="prediction") + Penalty(rest)
 
 
-@dataclass(frozen=True, eq=False)
-class _Chosen:
+class _Chosen(NamedTuple):
     z: Tensor
     s: Sensitive
     weights: Tensor | None
     n: int
+
+
+def _is_list(names: object) -> bool:
+    return isinstance(names, (list, tuple)) and len(names) > 0
+
+
+def _is_name(entry: object) -> bool:
+    """Tell a name, or names that are taken jointly."""
+    several = entry if isinstance(entry, (list, tuple)) and entry else [entry]
+    return all(isinstance(name, str) for name in several)
 
 
 def _labels(given: Mapping[str, Any]) -> list[Label]:

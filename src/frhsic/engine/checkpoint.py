@@ -31,7 +31,12 @@ class Checkpoint:
 
     def write(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
         """Replace the file in one stroke."""
-        head = {"format": KIND, "version": tensorfile.VERSION, "fingerprint": dict(self.fingerprint)}
+        head = {
+            "format": KIND,
+            "version": tensorfile.VERSION,
+            "fingerprint": dict(self.fingerprint),
+            "checksum": _checksum(tensors),
+        }
         tensorfile.write(self.path, tensors, {**document, **head})
 
     def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -40,9 +45,10 @@ class Checkpoint:
             return None
         tensors, document = tensorfile.read(self.path, kind=KIND, finite=False)
         found = document.get("fingerprint")
-        if not isinstance(found, dict):
+        if not isinstance(found, dict) or document.get("checksum") != _checksum(tensors):
             raise tensorfile.TensorFileError(
-                "'checkpoint' must say which run it is of. Got a file that does not. Remove it to begin anew."
+                "'checkpoint' must hold what a run wrote into it. Got a file that was changed. "
+                "Remove it to begin anew."
             )
         differs = [name for name, value in self.fingerprint.items() if found.get(name) != value]
         if differs:
@@ -55,6 +61,12 @@ class Checkpoint:
     def remove(self) -> None:
         """Delete the file, if there is one."""
         self.path.unlink(missing_ok=True)
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    """Return a checksum of names and values."""
+    names = sorted(tensors)
+    return hashlib.sha256("\n".join([*names, digest(tensors[name] for name in names)]).encode()).hexdigest()
 
 
 def digest(tensors: Iterable[Tensor]) -> str:

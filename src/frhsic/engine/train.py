@@ -80,7 +80,9 @@ class Training:
             )
         for name in ("patience", "every", "checkpoint_every"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            if name == "every" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"'{name}' must be a whole number from 1. Got {value!r}. Try 10.")
 
     def rate(self, epoch: int, epochs: int) -> float:
@@ -339,9 +341,9 @@ class _Run:
                 if self.critic is not None:
                     self._ascend(z, prediction, batch)
                 value = self._penalty_on(z, prediction, batch)
-                objective = loss + self.lam * value.total
-                penalty_sum += value.total.item()
+                objective = torch.add(loss, value.total, alpha=self.lam)
                 values = [term.item() for term in value.values]
+                penalty_sum += value.total.item()
                 terms = [sum(pair) for pair in zip(terms, values, strict=True)] if terms else values
                 skipped.update(label for label, _ in value.skipped)
             loss_value = loss.item()
@@ -354,6 +356,11 @@ class _Run:
             self.optimizer.step()
             bar.advance()
         n = len(parts)
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.net.parameters()):
+            raise TrainingError(
+                f"Training stopped in epoch {epoch}: weights are no longer finite, though the loss was. "
+                f"Try a smaller learning_rate (now {self.learning_rate:g}) or another penalty."
+            )
         validation = self._validate(epoch) if self.validation is not None else (None, None)
         return Record(
             epoch=epoch,
@@ -399,8 +406,9 @@ class _Run:
         if math.isfinite(objective) and loss <= _DIVERGED * max(1.0, self.first_loss):
             return
         what = "loss" if not math.isfinite(loss) or math.isfinite(objective) else "penalty"
+        where = f"step {step}" if step >= 0 else "on the rows set aside"
         raise TrainingError(
-            f"Training stopped in epoch {epoch}, step {step}: the {what} is "
+            f"Training stopped in epoch {epoch}, {where}: the {what} is "
             f"{loss if what == 'loss' else objective:g} (the loss began at {self.first_loss:g}). "
             f"Try a smaller learning_rate (now {self.learning_rate:g}), training=Training(clip=1.0)"
             + (f" or a smaller lam (now {self.lam:g})." if self.fixed_s is not None else ".")
@@ -447,8 +455,10 @@ class _Run:
             "batch_size": self.batch_size,
             "learning_rate": self.learning_rate,
             "training": training,
-            "loss": self.loss.__name__,
+            "loss": getattr(self.loss, "__name__", repr(self.loss)),
             "data": checkpoint.digest(data),
+            "columns": None if self.rows.s is None else [*self.rows.s.names, *self.rows.s.kinds],
+            "net": repr(self.net),
             "initial weights": checkpoint.digest(self.net.state_dict().values()),
             "random_state": checkpoint.digest([self.generator.get_state()]),
             "torch": torch.__version__,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
+import narwhals as nw
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -18,12 +22,14 @@ from sklearn.base import (
     RegressorMixin,
     TransformerMixin,
 )
-from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive, to_vector, to_weights
+from frhsic.dependence import HSIC
+from frhsic.dependence._centering import Estimator
 from frhsic.engine.nets import (
     Loss,
     Net,
@@ -33,11 +39,60 @@ from frhsic.engine.nets import (
     make_net,
     squared_error,
 )
-from frhsic.engine.train import Rows, Trained, Training, train
-from frhsic.estimators._scaling import Scaling, fit_sensitive
+from frhsic.engine.train import Rows, Training, train
+from frhsic.estimators._scaling import Rule, Scaling, fit_sensitive
+from frhsic.kernels import Gaussian
 from frhsic.penalty import Penalty, PenaltySum, default_penalty
 
 _CHUNK = 65_536  # rows that a prediction holds at a time
+_MIN_ROWS = 4  # the fewest for which every measure is defined
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """What differs between the estimators: target (None: X itself), loss, outputs, and classes."""
+
+    y: Tensor | None
+    loss: Loss
+    outputs: int
+    head: tuple[int, ...] = ()
+    labels: Tensor | None = None
+    classes: NDArray[Any] | None = None
+    class_weights: Tensor | None = None
+    default: Callable[[Estimator], Penalty | PenaltySum] = default_penalty
+
+
+@dataclass(frozen=True, eq=False)
+class _Scalings:
+    """The scales of X, of a continuous target and of S."""
+
+    x: Scaling
+    y: Scaling | None
+    s: Scaling | None
+
+    @classmethod
+    def fit(cls, rows: Rows, problem: _Problem, rule: Rule) -> _Scalings:
+        """Learn them on the training rows."""
+        x = Scaling.fit(rows.x, rule, rows.weights)
+        regression = problem.y is not None and problem.labels is None
+        y = Scaling.fit(rows.y.unsqueeze(-1), rule, rows.weights) if regression else None
+        s = None if rows.s is None else fit_sensitive(rows.s, rule, rows.weights)
+        return cls(x, y if problem.y is not None else x, s)
+
+    def apply(self, rows: Rows) -> Rows:
+        """Return scaled rows, with weights of mean one."""
+        y = rows.y
+        if self.y is self.x:
+            y = self.x.apply(y)
+        elif self.y is not None:
+            y = self.y.apply(y.unsqueeze(-1)).squeeze(-1)
+        s = rows.s
+        if s is not None and self.s is not None:
+            s = Sensitive(self.s.apply(s.values), s.names, s.kinds, s.categories)
+        weights, loss_weights = (
+            None if w is None else w / w.mean() for w in (rows.weights, rows.loss_weights)
+        )
+        return Rows(self.x.apply(rows.x), y, s, weights, loss_weights, rows.labels)
 
 
 class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,6 +100,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     # Pipelines and searches with metadata routing pass these on without being asked.
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "sample_weight": True}
+    __metadata_request__score: ClassVar = {"sample_weight": True}
 
     def __init__(
         self,
@@ -85,30 +141,13 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _forward(self, X: Any) -> tuple[Tensor, Tensor]:
         """Return z and the head's output in float64 on the CPU."""
         check_is_fitted(self, "encoder_")
-        x = self.scaling_x_.apply(self._read(X, reset=False))
+        x = _read(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        x = self.scaling_x_.apply(x)
         with torch.inference_mode():
             encoded = [self.encoder_(part) for part in x.split(_CHUNK)]
             predicted = [self.head_(z) for z in encoded]
         return torch.cat(encoded), torch.cat(predicted)
-
-    def _read(self, X: Any, *, reset: bool) -> Tensor:
-        """Let X through the door."""
-        shape = tuple(np.shape(X)) if isinstance(X, (np.ndarray, Tensor, list)) else None
-        if shape is not None and len(shape) == 1:
-            raise ValueError(
-                "'X' must be two-dimensional, a row for each case. Got one dimension. Reshape your data: "
-                "X.reshape(-1, 1) for one column, X.reshape(1, -1) for one row."
-            )
-        if shape is not None and shape[1:] == (0,):
-            raise ValueError(
-                f"'X' must have at least one column. Got 0 feature(s) (shape={shape}) while a minimum "
-                "of 1 is required. Pass a column."
-            )
-        if isinstance(X, np.ndarray) and np.iscomplexobj(X):
-            raise ValueError("'X' must be real. Got complex numbers. Complex data not supported.")
-        x = to_matrix(X)
-        validate_data(self, X, skip_check_array=True, reset=reset)
-        return x
 
     def _check_parameters(self) -> None:
         if not _is_number(self.lam) or not 0 <= self.lam < math.inf:
@@ -129,16 +168,30 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
                 raise ValueError(f"'{name}' must be a whole number from 1. Got {value!r}. Try its default.")
+        if self.lam > 0 and self.batch_size < _MIN_ROWS:
+            raise ValueError(
+                f"'batch_size' must be at least {_MIN_ROWS} with a penalty. Got {self.batch_size}. Try 256."
+            )
         if not _is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
             raise ValueError(
                 f"'learning_rate' must be a positive number. Got {self.learning_rate!r}. Try 1e-3."
             )
+        for name in ("early_stopping", "warm_start"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ValueError(
+                    f"'{name}' must be True or False. Got {getattr(self, name)!r}. Pass a boolean."
+                )
         if not isinstance(self.encoder, nn.Module):
             check_layers(self.encoder, "encoder", empty=False)
 
     def _read_sensitive(self, sensitive_features: Any, n: int) -> Sensitive | None:
+        if self.lam > 0 and n < _MIN_ROWS:
+            raise ValueError(
+                f"'X' must have at least {_MIN_ROWS} rows for lam = {self.lam:g}. "
+                f"Got {n} sample{'s' if n > 1 else ''}. Pass more rows."
+            )
         if sensitive_features is not None:
-            return to_sensitive(sensitive_features, n_rows=n)
+            return to_sensitive(sensitive_features, n_rows=n, min_rows=1, allow_constant=self.lam == 0)
         if self.lam == 0:
             return None
         raise ValueError(
@@ -147,58 +200,27 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             "sklearn.set_config(enable_metadata_routing=True)."
         )
 
-    def _fit(
-        self,
-        x: Tensor,
-        y: Tensor | None,
-        loss: Loss,
-        outputs: int,
-        *,
-        head: Sequence[int] = (),
-        labels: Tensor | None = None,
-        classes: NDArray[Any] | None = None,
-        class_weights: Tensor | None = None,
-        sensitive_features: Any,
-        sample_weight: Any,
-    ) -> Trained:
-        """Scale, train and keep what was learned; y None reconstructs x."""
-        self._check_parameters()
-        n = len(x)
-        s = self._read_sensitive(sensitive_features, n)
-        weights = to_weights(sample_weight, n_rows=n)
-        loss_weights = weights
-        if class_weights is not None:
-            loss_weights = class_weights if weights is None else weights * class_weights
-        rows = Rows(x, x if y is None else y, s, weights, loss_weights, labels)
-        if loss_weights is not None and bool((loss_weights == 0).any()):
-            rows = rows[(loss_weights > 0).nonzero().squeeze(-1)]  # such rows are not there
+    def _fit(self, X: Any, x: Tensor, problem: _Problem, sensitive_features: Any, sample_weight: Any) -> None:
+        """Scale, train, and keep what was learned once all of it is there."""
+        # First of all the names of columns, apart: a fit that fails must leave what an earlier one learned.
+        columns = BaseEstimator()
+        validate_data(columns, X, skip_check_array=True, reset=True)
         training = self.training or Training()
+        rows = self._rows(x, problem, sensitive_features, sample_weight)
         generator = to_generator(self.random_state)
         validation = None
         if self.early_stopping:
-            rows, validation = _split(rows, training.validation_fraction, generator)
-        self._learn_scaling(rows, training, targets=y is not None and labels is None)
-        rows = self._scaled(rows, reconstruct=y is None)
-        validation = None if validation is None else self._scaled(validation, reconstruct=y is None)
-        net = self._net(x.shape[1], outputs, head, generator)
+            least = _MIN_ROWS if self.lam > 0 else 2
+            rows, validation = _split(rows, training.validation_fraction, least, generator)
+        scaling = _Scalings.fit(rows, problem, training.scaling)
+        net = self._net(x.shape[1], problem, generator)
         device = torch.device(self.device)
         net.to(device=device, dtype=torch.float32)
-        if self.penalty is None:
-            # No weighted unbiased estimator is derived.
-            penalty: Penalty | PenaltySum = default_penalty("unbiased" if weights is None else "biased")
-        else:
-            penalty = copy.deepcopy(self.penalty)
-        if classes is not None:
-            penalty = penalty.relabel({label: float(code) for code, label in enumerate(classes.tolist())})
-        elif penalty.needs_y and self.lam > 0:
-            raise ValueError(
-                "'penalty' must not be given levels of y where y is not a class. Got one that is. "
-                "Leave 'given' out."
-            )
+        penalty = self._penalty(problem, weighted=rows.weights is not None)
         done = train(
             net,
-            loss,
-            rows.to(device, torch.float32),
+            problem.loss,
+            scaling.apply(rows).to(device, torch.float32),
             lam=float(self.lam),
             penalty=penalty,
             epochs=int(self.epochs),
@@ -206,53 +228,72 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             learning_rate=float(self.learning_rate),
             training=training,
             generator=generator,
-            validation=None if validation is None else validation.to(device, torch.float32),
+            validation=None if validation is None else scaling.apply(validation).to(device, torch.float32),
         )
-        trained = done.net.to(device="cpu", dtype=torch.float64)
-        for parameter in trained.parameters():
-            parameter.requires_grad_(False)
+        trained = done.net.to(device="cpu", dtype=torch.float64).requires_grad_(False)
+        self.__dict__.pop("feature_names_in_", None)
+        self.__dict__.update(columns.__dict__)
         self.encoder_, self.head_ = trained.encoder, trained.head
+        self.scaling_x_, self.scaling_s_ = scaling.x, scaling.s
+        self.scaling_y_ = None if problem.y is None else scaling.y
+        self.sensitive_names_ = None if rows.s is None else rows.s.names
+        self.sensitive_kinds_ = None if rows.s is None else rows.s.kinds
         self.penalty_ = penalty if done.penalty is None else done.penalty
-        self.history_ = [_record(record.to_dict(), classes) for record in done.history]
+        self.history_ = [_record(record.to_dict(), problem.classes) for record in done.history]
         self.n_iter_ = len(done.history)
         self.best_epoch_ = done.best_epoch
         with torch.inference_mode():
             self._n_features_out = self.encoder_(torch.zeros(2, x.shape[1], dtype=torch.float64)).shape[1]
-        return done
 
-    def _learn_scaling(self, rows: Rows, training: Training, *, targets: bool) -> None:
-        rule, weights = training.scaling, rows.weights
-        self.scaling_x_ = Scaling.fit(rows.x, rule, weights)
-        self.scaling_s_ = None if rows.s is None else fit_sensitive(rows.s, rule, weights)
-        self.scaling_y_ = Scaling.fit(rows.y.unsqueeze(-1), rule, weights) if targets else None
-        self.sensitive_names_ = None if rows.s is None else rows.s.names
-        self.sensitive_kinds_ = None if rows.s is None else rows.s.kinds
+    def _rows(self, x: Tensor, problem: _Problem, sensitive_features: Any, sample_weight: Any) -> Rows:
+        n = len(x)
+        s = self._read_sensitive(sensitive_features, n)
+        weights = to_weights(sample_weight, n_rows=n)
+        loss_weights = weights
+        if problem.class_weights is not None:
+            loss_weights = problem.class_weights if weights is None else weights * problem.class_weights
+        y = x if problem.y is None else problem.y
+        rows = Rows(x, y, s, weights, loss_weights, problem.labels)
+        if weights is not None and bool((weights == 0).any()):
+            rows = rows[(weights > 0).nonzero().squeeze(-1)]  # such rows are not there
+        return rows
 
-    def _scaled(self, rows: Rows, *, reconstruct: bool) -> Rows:
-        x = self.scaling_x_.apply(rows.x)
-        y = rows.y
-        if reconstruct:
-            y = x
-        elif self.scaling_y_ is not None:
-            y = self.scaling_y_.apply(y.unsqueeze(-1)).squeeze(-1)
-        s = rows.s
-        if s is not None and self.scaling_s_ is not None:
-            s = Sensitive(self.scaling_s_.apply(s.values), s.names, s.kinds, s.categories)
-        unit = [None if w is None else w / w.mean() for w in (rows.weights, rows.loss_weights)]
-        return Rows(x, y, s, unit[0], unit[1], rows.labels)
-
-    def _net(self, inputs: int, outputs: int, head: Sequence[int], generator: torch.Generator) -> Net:
-        if not (self.warm_start and hasattr(self, "encoder_")):
-            return make_net(inputs, outputs, encoder=self.encoder, head=head, generator=generator)
-        net = Net(copy.deepcopy(self.encoder_), copy.deepcopy(self.head_))
-        before = net.head(net.encoder(torch.zeros(2, inputs, dtype=torch.float64))).shape[1]
-        if before != outputs:
-            raise ValueError(
-                f"'warm_start' must go on with the same classes. Got {outputs} outputs after {before}. "
-                "Pass all classes, or set warm_start=False."
+    def _penalty(self, problem: _Problem, *, weighted: bool) -> Penalty | PenaltySum:
+        if self.penalty is None:
+            # No weighted unbiased estimator is derived.
+            return problem.default("biased" if weighted else "unbiased")
+        penalty = copy.deepcopy(self.penalty)
+        if problem.classes is not None:
+            return penalty.relabel(
+                {label: float(code) for code, label in enumerate(problem.classes.tolist())}
             )
-        for parameter in net.parameters():
-            parameter.requires_grad_(True)
+        if penalty.needs_y and self.lam > 0:
+            raise ValueError(
+                "'penalty' must not be given levels of y where y is not a class. Got one that is. "
+                "Leave 'given' out."
+            )
+        return penalty
+
+    def _net(self, inputs: int, problem: _Problem, generator: torch.Generator) -> Net:
+        if not (self.warm_start and "encoder_" in vars(self)):
+            return make_net(
+                inputs, problem.outputs, encoder=self.encoder, head=problem.head, generator=generator
+            )
+        if inputs != self.n_features_in_:
+            raise ValueError(
+                f"'X' must have {self.n_features_in_} columns as before for warm_start=True. Got {inputs}. "
+                "Pass the same columns, or set warm_start=False."
+            )
+        before = vars(self).get("classes_")
+        if before is not None and problem.classes is not None and before.tolist() != problem.classes.tolist():
+            raise ValueError(
+                "'y' must have the same classes as before for warm_start=True. Got others. "
+                "Pass rows of all classes, or set warm_start=False."
+            )
+        net = Net(copy.deepcopy(self.encoder_), copy.deepcopy(self.head_)).requires_grad_(True)
+        if isinstance(self.encoder, nn.Module):  # whose owner may have frozen some layers
+            for parameter, own in zip(net.encoder.parameters(), self.encoder.parameters(), strict=True):
+                parameter.requires_grad_(own.requires_grad)
         return net
 
 
@@ -317,9 +358,6 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
     (500, 2)
     """
 
-    # The default of score must not stop a search to which sample_weight is passed.
-    __metadata_request__score: ClassVar = {"sample_weight": True}
-
     def __init__(
         self,
         *,
@@ -365,7 +403,8 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
         sample_weight : array of shape (n,), optional
             In the loss and in the penalty. Rows of weight zero are left out.
         """
-        x = self._read(X, reset=True)
+        self._check_parameters()
+        x = _read(X)
         classes, codes = _classes(self, y, len(x))
         if len(classes) < 2:
             raise ValueError(
@@ -373,21 +412,16 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
             )
         binary = len(classes) == 2
         labels = torch.from_numpy(codes)
-        class_weights = None
-        if self.class_weight is not None:
-            by_class = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
-            class_weights = torch.from_numpy(by_class[codes])
-        self._fit(
-            x,
-            labels.double() if binary else labels,
-            binary_cross_entropy if binary else cross_entropy,
-            1 if binary else len(classes),
+        weights = to_weights(sample_weight, n_rows=len(x))
+        problem = _Problem(
+            y=labels.double() if binary else labels,
+            loss=binary_cross_entropy if binary else cross_entropy,
+            outputs=1 if binary else len(classes),
             labels=labels,
             classes=classes,
-            class_weights=class_weights,
-            sensitive_features=sensitive_features,
-            sample_weight=sample_weight,
+            class_weights=_class_weights(self.class_weight, classes, codes, weights),
         )
+        self._fit(X, x, problem, sensitive_features, sample_weight)
         self.classes_ = classes
         return self
 
@@ -432,8 +466,6 @@ warm_start, training
     True
     """
 
-    __metadata_request__score: ClassVar = {"sample_weight": True}
-
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
         """Train on the rows of X.
 
@@ -445,16 +477,10 @@ warm_start, training
         sensitive_features : array or frame of shape (n,) or (n, q), optional
         sample_weight : array of shape (n,), optional
         """
-        x = self._read(X, reset=True)
+        self._check_parameters()
+        x = _read(X)
         target = to_vector(_column(self, y), n_rows=len(x))
-        self._fit(
-            x,
-            target,
-            squared_error,
-            1,
-            sensitive_features=sensitive_features,
-            sample_weight=sample_weight,
-        )
+        self._fit(X, x, _Problem(target, squared_error, 1), sensitive_features, sample_weight)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -475,7 +501,9 @@ class FRHSICEncoder(_Adapter):
     lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, random_state, device, \
 warm_start, training
         See :class:`FRHSICClassifier`. The decoder has the layers of the encoder in reverse (one linear layer
-        for an encoder that is a module). The penalty must be on the representation or on what is rebuilt.
+        for an encoder that is a module). ``on="prediction"`` is what is rebuilt. The default penalty is HSIC
+        with a scale-free Gaussian kernel on Z, whitened where a batch has more than twice as many rows as Z
+        has columns: the decoder would undo any other shrinking.
 
     Examples
     --------
@@ -499,30 +527,21 @@ warm_start, training
         sensitive_features : array or frame of shape (n,) or (n, q), optional
         sample_weight : array of shape (n,), optional
         """
-        x = self._read(X, reset=True)
+        self._check_parameters()
+        x = _read(X)
         labels = classes = None
-        if (
-            self.penalty is not None
-            and isinstance(self.penalty, (Penalty, PenaltySum))
-            and self.penalty.needs_y
-        ):
+        if self.penalty is not None and self.penalty.needs_y:
             classes, codes = _classes(self, y, len(x))
             labels = torch.from_numpy(codes)
-        widths = () if isinstance(self.encoder, nn.Module) else tuple(self.encoder)[-2::-1]
-        self._fit(
-            x,
-            None,
-            squared_error,
-            x.shape[1],
-            head=widths,
-            labels=labels,
-            classes=classes,
-            sensitive_features=sensitive_features,
-            sample_weight=sample_weight,
+        widths = () if isinstance(self.encoder, nn.Module) else tuple(self.encoder)
+        whiten = bool(widths) and min(len(x), self.batch_size) >= 2 * (widths[-1] + 2)
+        problem = _Problem(
+            None, squared_error, x.shape[1], widths[-2::-1], labels, classes, default=_code_penalty(whiten)
         )
+        self._fit(X, x, problem, sensitive_features, sample_weight)
         return self
 
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+    def score(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> float:  # noqa: ARG002
         """Return minus the mean squared error of the rebuilt, scaled columns.
 
         Parameters
@@ -530,19 +549,56 @@ warm_start, training
         X : array or frame of shape (n, p)
         y : ignored
             For searches, which pass it.
+        sample_weight : array of shape (n,), optional
         """
         rebuilt = self._forward(X)[1]
-        return -float((rebuilt - self.scaling_x_.apply(self._read(X, reset=False))).square().mean())
+        errors = (rebuilt - self.scaling_x_.apply(_read(X))).square().mean(dim=1)
+        weights = to_weights(sample_weight, n_rows=len(errors))
+        return -float(errors.mean() if weights is None else weights @ errors / weights.sum())
 
 
-def _split(rows: Rows, fraction: float, generator: torch.Generator) -> tuple[Rows, Rows]:
+def _read(X: Any) -> Tensor:
+    """Let X through the door; a single column or a dict is no table to scikit-learn."""
+    if isinstance(X, Mapping) and not issparse(X):
+        raise TypeError("'X' must be an array or a frame. Got a dict. Pass a frame of these columns.")
+    shape: tuple[int, ...] | None = None
+    if nw.dependencies.is_into_series(X):
+        shape = (len(X),)
+    elif isinstance(X, (np.ndarray, Tensor, list, tuple)):
+        with contextlib.suppress(ValueError):  # rows of different lengths: the door says so
+            shape = tuple(np.shape(X))
+    if shape is not None and len(shape) == 1:
+        raise ValueError(
+            "'X' must be two-dimensional, a row for each case. Got one dimension. Reshape your data: "
+            "X.reshape(-1, 1) for one column, X.reshape(1, -1) for one row."
+        )
+    if shape is not None and shape[1:] == (0,):
+        raise ValueError(
+            f"'X' must have at least one column. Got 0 feature(s) (shape={shape}) while a minimum "
+            "of 1 is required. Pass a column."
+        )
+    if isinstance(X, np.ndarray) and np.iscomplexobj(X):
+        raise ValueError("'X' must be real. Got complex numbers. Complex data not supported.")
+    return to_matrix(X)
+
+
+def _code_penalty(whiten: bool) -> Callable[[Estimator], Penalty]:
+    """Return the default of the encoder: everything about Z, whitened where a batch has rows enough.
+
+    The decoder undoes any linear map of Z, so that only a kernel blind to such maps holds it to its word.
+    """
+    return lambda estimator: Penalty(HSIC(Gaussian("scale-free", whiten=whiten), estimator=estimator))
+
+
+def _split(rows: Rows, fraction: float, least: int, generator: torch.Generator) -> tuple[Rows, Rows]:
     """Return the rows to train on and those set aside, at random."""
     n = len(rows)
     aside = round(fraction * n)
-    if aside < 2 or n - aside < 2:
+    if aside < least or n - aside < least:
         raise ValueError(
-            f"'X' must have enough rows to set some aside for early stopping. Got {n}. "
-            "Use early_stopping=False or more rows."
+            f"'X' must have enough rows to set {least} aside for early stopping and to train on as many. "
+            f"Got {n}, of which {aside} would be set aside. Use early_stopping=False, more rows, or another "
+            "Training(validation_fraction=...)."
         )
     order = torch.randperm(n, generator=generator)
     return rows[order[aside:]], rows[order[:aside]]
@@ -565,9 +621,43 @@ def _classes(estimator: object, y: Any, n: int) -> tuple[NDArray[Any], NDArray[n
         raise ValueError(
             f"'y' must have {n} rows like 'X'. Got {len(column)}. Drop or align the missing rows."
         )
-    check_classification_targets(column)
+    if column.dtype == object and len({isinstance(label, str) for label in column.tolist()}) > 1:
+        raise ValueError(
+            "'y' must hold classes of one type, none missing. Got text and something else. "
+            "Drop rows without a class."
+        )
+    try:
+        check_classification_targets(column)
+    except ValueError as error:
+        raise ValueError(f"'y' must hold classes. {error}") from None
     classes, codes = np.unique(column, return_inverse=True)
     return classes, codes.astype(np.int64)
+
+
+def _class_weights(
+    class_weight: Any, classes: NDArray[Any], codes: NDArray[np.int64], weights: Tensor | None
+) -> Tensor | None:
+    """Return the weight of the class of each row; "balanced" counts the rows that are there."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        there = codes if weights is None else codes[weights.numpy() > 0]
+        counts = np.bincount(there, minlength=len(classes))
+        by_class = counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1))
+    elif isinstance(class_weight, Mapping):
+        names = classes.tolist()
+        unknown = sum(label not in names for label in class_weight)
+        by_class = np.array([class_weight.get(label, 1.0) for label in names], dtype=np.float64)
+        if unknown or not (np.isfinite(by_class).all() and (by_class >= 0).all() and by_class.any()):
+            raise ValueError(
+                "'class_weight' must give classes of y non-negative numbers, not all zero. "
+                f"Got {unknown} other keys, or such numbers. Correct it or leave it out."
+            )
+    else:
+        raise ValueError(
+            f"'class_weight' must be None, 'balanced' or a dict. Got {class_weight!r}. Leave it out."
+        )
+    return torch.from_numpy(by_class[codes])
 
 
 def _record(record: dict[str, Any], classes: NDArray[Any] | None) -> dict[str, Any]:
