@@ -58,7 +58,8 @@ def test_example_runs(path, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_the_code_of_the_readme_runs_as_written():
+def test_the_code_of_the_readme_runs_as_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # it saves a model
     text = (ROOT / "README.md").read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert len(blocks) >= 3
