@@ -8,10 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from frhsic.data import Kind, Label, Sensitive, levels
+from frhsic.data import Kind, Label, Sensitive, _show, levels
 from frhsic.dependence import HSIC
 from frhsic.dependence._base import Dependence
 from frhsic.dependence._centering import Estimator
@@ -71,10 +72,10 @@ class _Penalty(nn.Module, ABC):
         """
         value = self.evaluate(z, prediction, s, y, weights)
         if value.skipped:
-            told = ", ".join(f"y = {label!r} with {count} rows" for label, count in value.skipped)
+            labels = _show([label for label, _ in value.skipped])
             warnings.warn(
-                f"Levels of y with fewer than {MIN_ROWS} rows are left out of the penalty: {told}. "
-                "Use larger batches.",
+                f"{len(value.skipped)} levels of y with fewer than {MIN_ROWS} rows add nothing here: "
+                f"{labels}. Use larger batches.",
                 stacklevel=2,
             )
         return value.total
@@ -151,6 +152,9 @@ class _Penalty(nn.Module, ABC):
 
     __rmul__ = __mul__
 
+    def __radd__(self, other: object) -> _Penalty:
+        return self if other == 0 else NotImplemented  # the start of sum([...])
+
     @abstractmethod
     def _pairs(self) -> list[tuple[float, Penalty]]:
         """Return the terms as the user wrote them, with their factors."""
@@ -164,7 +168,7 @@ class _Penalty(nn.Module, ABC):
                 unknown = [label for label in _labels(given) if label not in codes]
                 if unknown:
                     raise ValueError(
-                        f"'given' must name classes of y, among {list(codes)}. Got {unknown}. "
+                        f"'given' must name classes of y, among {_show(list(codes))}. Got {_show(unknown)}. "
                         "Correct the label."
                     )
                 given = {"y": [codes[label] for label in _labels(given)]}
@@ -201,8 +205,9 @@ class Penalty(_Penalty):
     on : {"representation", "prediction"}, default="representation"
         Z, which binds every head, or what the head returns (logits; values of a regression).
     given : None, "y" or {"y": label or list of labels}, default=None
-        Levels of y within which the dependence is taken. A level with fewer than 11 rows in a batch is left
-        out there; the training history counts it, a call warns.
+        Levels of y within which the dependence is taken: of "y", those among the rows at hand (in training,
+        among all rows). A level with fewer than 11 rows in a batch adds nothing there (the mean is still over
+        all levels); the training history counts it, a call warns.
     columns : None or list, default=None
         None takes all sensitive columns jointly. A list of names is the sum over these columns, one by one;
         an entry that is itself a tuple of names is joint: ``[("age", "income"), "sex"]``.
@@ -237,6 +242,12 @@ class Penalty(_Penalty):
                 f"'dependence' must be differentiable. Got {type(dependence).__name__}, a measure for "
                 "reports. Take another measure, such as HSIC()."
             )
+        if not dependence.bounded_below:
+            raise ValueError(
+                f"'dependence' must be bounded below. Got {type(dependence).__name__}, an unbounded kernel "
+                "and estimator='unbiased': training would inflate what it looks at without end. "
+                "Use estimator='biased' or normalized=True."
+            )
         if on not in ("representation", "prediction"):
             raise ValueError(
                 f"'on' must be 'representation' or 'prediction'. Got {on!r}. Leave it out for the former."
@@ -246,19 +257,29 @@ class Penalty(_Penalty):
                 f"'given' must be None, 'y' or {{'y': label}}. Got {given!r}. "
                 "Write given='y' for equalized odds, given={'y': 1} for equal opportunity."
             )
-        if isinstance(given, Mapping) and not _labels(given):
-            raise ValueError("'given' must name at least one label. Got none. Write given={'y': 1}.")
+        if isinstance(given, Mapping):
+            labels = _labels(given)
+            if not labels or not all(isinstance(label, (str, bool, int, float)) for label in labels):
+                raise ValueError(
+                    "'given' must name a label or a list of labels. Got none, or something else. "
+                    "Write given={'y': 1}."
+                )
         if columns is not None and not (_is_list(columns) and all(map(_is_name, columns))):
             raise ValueError(
                 "'columns' must be a list of names, or of tuples of names, or None. "
                 f"Got {columns!r}. Write columns=['age']."
+            )
+        if columns is not None and len(set(map(str, columns))) < len(columns):
+            raise ValueError(
+                f"'columns' must be distinct. Got {columns!r}. Scale a penalty to weigh it more."
             )
         self.dependence = dependence
         self.on: On = on
         self.given = given
         self.needs_y = given is not None
         # What a part is asked for at every step: looked up once.
-        self.level: Label | None = _labels(given)[0] if isinstance(given, Mapping) else None
+        several = _labels(given) if isinstance(given, Mapping) else []
+        self.level: Label | None = several[0] if len(several) == 1 else None
         self.columns = None
         if columns is not None:
             self.columns = tuple(entry if isinstance(entry, str) else tuple(entry) for entry in columns)
@@ -308,6 +329,12 @@ class Penalty(_Penalty):
         if of.ndim < 2:
             of = of.reshape(-1, 1)
         if self.columns is not None:
+            unknown = [name for name in self.columns[0] if name not in s.names]
+            if unknown:
+                raise ValueError(
+                    f"'columns' must be among the sensitive columns {list(s.names)}. Got {unknown}. "
+                    "Correct the names; an unnamed column is called 's', several 's0', 's1', ..."
+                )
             s = s.columns(self.columns[0])
         if self.level is None:
             return _Chosen(of, s, weights, len(s))
@@ -369,21 +396,25 @@ class PenaltySum(_Penalty):
         return self.pairs
 
 
-def default_penalty(estimator: Estimator = "unbiased") -> PenaltySum:
+def default_penalty(
+    estimator: Estimator = "unbiased", columns: Sequence[str | tuple[str, ...]] | None = None
+) -> PenaltySum:
     """Return the penalty of the estimators when none is chosen.
 
     HSIC with a linear kernel on the prediction (its conditional mean along S) plus HSIC with a scale-free
-    Gaussian kernel on the representation (everything else, at any scale of Z). The unbiased estimator does
-    not reward shrinking; it takes no weights.
+    Gaussian kernel on the representation (everything else, at any scale of Z). The first is biased: without
+    its diagonal a linear kernel has no lower bound, and training would inflate the logits. The second is
+    unbiased where that is possible (it takes no weights). The estimators pass the names of several sensitive
+    columns as ``columns``: a product kernel over many columns sees less of each of them.
 
     Examples
     --------
     >>> [term.on for term in default_penalty().terms]
     ['prediction', 'representation']
     """
-    mean = HSIC(Linear(), estimator=estimator)
+    mean = HSIC(Linear())
     rest = HSIC(Gaussian("scale-free"), estimator=estimator)
-    return Penalty(mean, on="prediction") + Penalty(rest)
+    return Penalty(mean, on="prediction", columns=columns) + Penalty(rest, columns=columns)
 
 
 class _Chosen(NamedTuple):
@@ -405,9 +436,11 @@ def _is_name(entry: object) -> bool:
 
 def _labels(given: Mapping[str, Any]) -> list[Label]:
     label = given["y"]
-    if isinstance(label, (list, tuple, set, frozenset)):
-        return sorted(label) if isinstance(label, (set, frozenset)) else list(label)
-    return [label]
+    if isinstance(label, (np.ndarray, np.generic)):
+        label = label.tolist()
+    if isinstance(label, (set, frozenset)):
+        return sorted(label, key=str)
+    return list(label) if isinstance(label, (list, tuple)) else [label]
 
 
 def _named(s: Tensor | Sensitive) -> Sensitive:

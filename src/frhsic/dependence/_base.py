@@ -36,9 +36,17 @@ class Dependence(nn.Module, ABC):
     kernel_z: Kernel | None = None
     """The kernel on z, for measures that have one: the only home of scales of z."""
 
+    @property
+    def bounded_below(self) -> bool:
+        """Whether no z makes the value arbitrarily negative. A penalty refuses measures without a bound."""
+        return True
+
     def forward(self, z: Tensor, s: Tensor | Sensitive, weights: Tensor | None = None) -> Tensor:
         """Return the dependence of z on s, shape ``(...)``."""
         z, s, w = self._checked(z, s, weights)
+        if torch.is_autocast_enabled(z.device.type):
+            with torch.autocast(z.device.type, enabled=False):  # bfloat16 has too few digits for centring
+                return self._value(z, s, w)
         return self._value(z, s, w)
 
     @abstractmethod
@@ -121,6 +129,8 @@ class Dependence(nn.Module, ABC):
         _refuse_what_is_no_tensor(z, s, weights)
         if not z.is_floating_point():
             z = z.double()
+        elif z.dtype in (torch.bfloat16, torch.float16):
+            z = z.float()
         if z.ndim < 2:
             z = z.reshape(-1, 1)
         if isinstance(s, Tensor):

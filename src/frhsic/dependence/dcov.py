@@ -59,6 +59,11 @@ class DistanceCovariance(Dependence):
         self.block_size = block_size
         self._hsic(("continuous",))  # so that wrong arguments are refused here
 
+    @property
+    def bounded_below(self) -> bool:
+        """Whether no z makes the value arbitrarily negative; see :class:`~frhsic.HSIC`."""
+        return self._hsic(("continuous",)).bounded_below
+
     def _hsic(self, kinds: tuple[str, ...]) -> HSIC:
         if set(kinds) == {"continuous", "categorical"}:
             raise ValueError(

@@ -98,6 +98,15 @@ class HSIC(Dependence):
         self.block_size = block_size
         self._density: Density | None = None
 
+    @property
+    def bounded_below(self) -> bool:
+        """Whether no z makes the value arbitrarily negative.
+
+        The unbiased form leaves the diagonal out: <K, M> with a matrix M of trace zero. With a kernel that is
+        not bounded it falls without end as z grows in the directions that M does not like.
+        """
+        return self.estimator == "biased" or self.normalized or self.kernel_z.bound < float("inf")
+
     def effective_rows(self, s: Tensor | Sensitive, weights: Tensor | None = None) -> float:
         """Return 1 / sum w^2, the number of equally weighted rows that would be as precise."""
         values = s.values if isinstance(s, Sensitive) else s

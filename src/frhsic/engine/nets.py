@@ -69,7 +69,7 @@ def make_net(
     """
     if isinstance(encoder, nn.Module):
         first: nn.Module = copy.deepcopy(encoder)
-        width = _width(first, inputs)
+        width = encoded_width(first, inputs)
     else:
         sizes = check_layers(encoder, "encoder", empty=False)
         first, width = _mlp((inputs, *sizes), generator), sizes[-1]
@@ -108,7 +108,7 @@ def _mlp(sizes: Sequence[int], generator: torch.Generator | None) -> nn.Sequenti
 
 
 @torch.no_grad()
-def _width(encoder: nn.Module, inputs: int) -> int:
+def encoded_width(encoder: nn.Module, inputs: int) -> int:
     """Return the columns of what a module makes of x."""
     was_training = encoder.training
     first = next(iter(encoder.parameters()), torch.zeros(()))
@@ -116,8 +116,8 @@ def _width(encoder: nn.Module, inputs: int) -> int:
         z = encoder.eval()(torch.zeros(2, inputs).to(first))
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise ValueError(
-            f"'encoder' must be a module that takes a float tensor of shape (n, {inputs}). Got an error from "
-            f"it: {error}. Make its first layer {inputs} columns wide."
+            f"'encoder' must be a module that takes tensors of shape (n, {inputs}) in float32 and float64. "
+            f"Got an error from it: {error}. Make its first layer {inputs} columns wide, its tensors buffers."
         ) from error
     finally:
         encoder.train(was_training)

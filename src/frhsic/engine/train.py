@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
 import math
+import numbers
+import statistics
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,10 +24,16 @@ from frhsic.engine import checkpoint
 from frhsic.engine._progress import Progress
 from frhsic.engine.nets import Loss, Net
 from frhsic.engine.tensorfile import TensorFileError
-from frhsic.penalty import Penalty, PenaltySum, PenaltyValue
+from frhsic.penalty import MIN_ROWS, Penalty, PenaltySum, PenaltyValue
 
-# A loss this many times the first one (or one, if that is larger) will not come back.
+# When the median loss of the batches of an epoch is this many times the first one (or one, if that is
+# larger), it will not come back. One batch alone may hold an outlier.
 _DIVERGED = 1e3
+_TUPLES = ("terms", "skipped", "validation_skipped")
+_LEAST = 4  # the fewest rows of a batch for which every measure is defined
+
+
+_log = logging.getLogger(__name__)
 
 
 class TrainingError(RuntimeError):
@@ -51,7 +62,8 @@ class Training:
         rows: to mean 0 and variance 1, to [0, 1] as published, or not at all.
     checkpoint : path, optional
         A file that is replaced every ``checkpoint_every`` epochs, from which the same call goes on after an
-        interruption, to the same weights bit by bit. It is removed when training ends.
+        interruption, to the same weights bit by bit. It is removed when training ends. With ``every`` it
+        holds Z, predictions and row numbers of one batch.
     checkpoint_every : int, default=1
 
     Examples
@@ -72,7 +84,8 @@ class Training:
     def __post_init__(self) -> None:
         _one_of("schedule", self.schedule, ("constant", "cosine"))
         _one_of("scaling", self.scaling, ("standard", "minmax", "none"))
-        if self.clip is not None and not 0 < self.clip < math.inf:
+        clip: Any = self.clip
+        if clip is not None and not (isinstance(clip, (int, float)) and 0 < clip < math.inf):
             raise ValueError(f"'clip' must be a positive number or None. Got {self.clip!r}. Try 1.0.")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(
@@ -82,8 +95,12 @@ class Training:
             value = getattr(self, name)
             if name == "every" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
                 raise ValueError(f"'{name}' must be a whole number from 1. Got {value!r}. Try 10.")
+        if self.checkpoint is not None and not isinstance(self.checkpoint, (str, Path)):
+            raise TypeError(
+                f"'checkpoint' must be a path. Got {type(self.checkpoint).__name__}. Write 'run.checkpoint'."
+            )
 
     def rate(self, epoch: int, epochs: int) -> float:
         """Return the factor of the learning rate in an epoch, counted from 0."""
@@ -132,7 +149,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Record:
-    """One epoch: means over its batches, and the levels of y that were too small, with how many times."""
+    """One epoch: means over its batches, and the levels of y that were too small, with how many times.
+
+    ``terms`` are the values of the terms of the penalty before their factors.
+    """
 
     epoch: int
     loss: float
@@ -143,6 +163,7 @@ class Record:
     seconds: float
     validation_loss: float | None = None
     validation_penalty: float | None = None
+    validation_skipped: tuple[tuple[Label, int], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values."""
@@ -210,16 +231,32 @@ def train(
     >>> done.history[-1].loss < done.history[0].loss
     True
     """
-    run = _Run(
-        net, loss, rows, lam, penalty, epochs, batch_size, learning_rate, training or Training(), generator,
-        validation,
-    )  # fmt: skip
-    devices = [rows.x.device] if rows.x.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
+    if lam > 0 and penalty is None:
+        raise ValueError(f"'penalty' must be passed for lam = {lam:g}. Got None. Pass one, or lam=0.")
+    with own_randomness(generator, rows.x.device):
+        run = _Run(
+            net,
+            loss,
+            rows,
+            lam,
+            penalty,
+            epochs,
+            batch_size,
+            learning_rate,
+            training or Training(),
+            generator,
+            validation,
+        )
         torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
-        for _ in run:
-            pass
-    return run.trained()
+        return run.run()
+
+
+@contextlib.contextmanager
+def own_randomness(generator: torch.Generator, device: torch.device) -> Iterator[None]:
+    """Let the caller's modules draw from a seed of the generator, and leave the global state as it was."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(generator.initial_seed() % 2**63)
+        yield
 
 
 def batches(n: int, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
@@ -232,13 +269,13 @@ def batches(n: int, batch_size: int, generator: torch.Generator | None) -> list[
     """
     order = torch.arange(n) if generator is None else torch.randperm(n, generator=generator)
     parts = list(order.split(batch_size))
-    if len(parts) > 1 and 2 * len(parts[-1]) < batch_size:
+    if len(parts) > 1 and (2 * len(parts[-1]) < batch_size or len(parts[-1]) < min(_LEAST, batch_size)):
         parts[-2:] = [torch.cat(parts[-2:])]
     return parts
 
 
 class _Run:
-    """One training, epoch by epoch; iterating yields the records."""
+    """One training, epoch by epoch."""
 
     def __init__(
         self,
@@ -291,7 +328,8 @@ class _Run:
         pieces = [self.net(x) for x in rows.x.split(65_536)]
         return torch.cat([z for z, _ in pieces]), torch.cat([prediction for _, prediction in pieces])
 
-    def __iter__(self) -> Iterator[Record]:
+    def run(self) -> Trained:
+        """Train to the end, and return the net, with the best weights where rows were set aside."""
         start = 0 if self.file is None else self._restore()
         steps = len(batches(len(self.rows), self.batch_size, None))
         with Progress("training", self.epochs * steps) as bar:
@@ -300,16 +338,15 @@ class _Run:
                 if self._stale():
                     break
                 record = self._epoch(epoch, bar)
+                if epoch == 0:
+                    self._tell_skipped(record, steps)
                 self.history.append(record)
+                _log.info("epoch %d: loss %.4g, penalty %s", epoch, record.loss, record.penalty)
                 last = epoch == self.epochs - 1
-                if self.file is not None and ((epoch + 1) % self.training.checkpoint_every == 0 and not last):
+                if self.file is not None and not last and (epoch + 1) % self.training.checkpoint_every == 0:
                     self.file.write(*self._state())
-                yield record
         if self.file is not None:
             self.file.remove()
-
-    def trained(self) -> Trained:
-        """Return the net, with the best weights where rows were set aside."""
         best_epoch = len(self.history) - 1
         if self.best is not None:
             best_epoch, _, weights = self.best
@@ -326,7 +363,8 @@ class _Run:
         every = self.training.every
         hold = every is not None and epoch % every == 0
         self.net.train()
-        loss_sum = penalty_sum = 0.0
+        losses: list[float] = []
+        penalty_sum = 0.0
         terms: list[float] = []
         skipped: Counter[Label] = Counter()
         parts = batches(len(self.rows), self.batch_size, self.generator)
@@ -347,8 +385,8 @@ class _Run:
                 terms = [sum(pair) for pair in zip(terms, values, strict=True)] if terms else values
                 skipped.update(label for label, _ in value.skipped)
             loss_value = loss.item()
-            self._check(loss_value, objective.item(), epoch, number)
-            loss_sum += loss_value
+            self._refuse_not_finite(loss_value, objective.item(), epoch, f"step {number}")
+            losses.append(loss_value)
             self.optimizer.zero_grad()
             objective.backward()
             if self.training.clip is not None:
@@ -361,22 +399,23 @@ class _Run:
                 f"Training stopped in epoch {epoch}: weights are no longer finite, though the loss was. "
                 f"Try a smaller learning_rate (now {self.learning_rate:g}) or another penalty."
             )
-        validation = self._validate(epoch) if self.validation is not None else (None, None)
+        self._refuse_runaway(losses, epoch)
+        aside: dict[str, Any] = {} if self.validation is None else self._validate(epoch)
         return Record(
             epoch=epoch,
-            loss=loss_sum / n,
+            loss=sum(losses) / n,
             penalty=None if self.fixed_s is None else penalty_sum / n,
             terms=tuple(term / n for term in terms),
             skipped=tuple(sorted(skipped.items())),
             learning_rate=rate,
             seconds=time.perf_counter() - began,
-            validation_loss=validation[0],
-            validation_penalty=validation[1],
+            **aside,
         )
 
     def _mean_loss(self, prediction: Tensor, batch: Rows) -> Tensor:
         each = self.loss(prediction, batch.y)
-        return each.mean() if batch.loss_weights is None else (each * batch.loss_weights).mean()
+        weights = batch.weights if batch.loss_weights is None else batch.loss_weights
+        return each.mean() if weights is None else (each * weights).mean()
 
     def _penalty_on(self, z: Tensor, prediction: Tensor, batch: Rows) -> PenaltyValue:
         assert self.penalty is not None and batch.s is not None  # noqa: S101, PT018
@@ -400,39 +439,77 @@ class _Run:
             total.backward()
             self.critic.step()
 
-    def _check(self, loss: float, objective: float, epoch: int, step: int) -> None:
-        if self.first_loss is None:
-            self.first_loss = loss
-        if math.isfinite(objective) and loss <= _DIVERGED * max(1.0, self.first_loss):
+    def _refuse_not_finite(self, loss: float, objective: float, epoch: int, where: str) -> None:
+        if math.isfinite(objective):
             return
-        what = "loss" if not math.isfinite(loss) or math.isfinite(objective) else "penalty"
-        where = f"step {step}" if step >= 0 else "on the rows set aside"
-        raise TrainingError(
-            f"Training stopped in epoch {epoch}, {where}: the {what} is "
-            f"{loss if what == 'loss' else objective:g} (the loss began at {self.first_loss:g}). "
+        what = "loss" if not math.isfinite(loss) else "penalty"
+        raise self._stopped(epoch, where, f"the {what} is {loss if what == 'loss' else objective:g}")
+
+    def _refuse_runaway(self, losses: list[float], epoch: int) -> None:
+        if self.first_loss is None:
+            self.first_loss = losses[0]
+        typical = statistics.median(losses)
+        if typical > _DIVERGED * max(1.0, self.first_loss):
+            raise self._stopped(
+                epoch, f"step {len(losses) - 1}", f"the loss is {typical:g} and began at {self.first_loss:g}"
+            )
+
+    def _tell_skipped(self, record: Record, steps: int) -> None:
+        """Say at once when a level of y is too rare for the batches."""
+        often = {label: count for label, count in record.skipped if 2 * count > steps}
+        if not often or self.fixed_s is None or self.rows.labels is None:
+            return
+        rows = min(int(torch.eq(self.rows.labels, float(label)).sum()) for label in often)
+        enough = math.ceil(2 * MIN_ROWS * len(self.rows) / max(rows, 1))
+        says = (
+            f"'batch_size' must give every level of y that the penalty is given {MIN_ROWS} rows in most "
+            f"batches. Got {self.batch_size}, with which a level of {rows} rows has fewer. "
+            f"Use batch_size={min(enough, len(self.rows))} or leave out 'given'."
+        )
+        if sum(count for _, count in record.skipped) == steps * len(self.fixed_s.terms):
+            raise ValueError(says)
+        warnings.warn(says, stacklevel=2)
+
+    def _stopped(self, epoch: int, where: str, why: str) -> TrainingError:
+        return TrainingError(
+            f"Training stopped in epoch {epoch}, {where}: {why}. "
             f"Try a smaller learning_rate (now {self.learning_rate:g}), training=Training(clip=1.0)"
             + (f" or a smaller lam (now {self.lam:g})." if self.fixed_s is not None else ".")
         )
 
     @torch.no_grad()
-    def _validate(self, epoch: int) -> tuple[float, float | None]:
+    def _validate(self, epoch: int) -> dict[str, Any]:
         """Return loss and penalty on the rows set aside, and keep the weights if they are the best so far."""
         assert self.validation is not None  # noqa: S101
         self.net.eval()
         loss = penalty = 0.0
-        for index in batches(len(self.validation), self.batch_size, None):
+        skipped: Counter[Label] = Counter()
+        parts = batches(len(self.validation), self.batch_size, None)
+        for index in parts:
             batch = self.validation[index.to(self.validation.x.device)]
             z, prediction = self.net(batch.x)
             share = len(index) / len(self.validation)
             loss += share * self._mean_loss(prediction, batch).item()
             if self.fixed_s is not None:
-                penalty += share * self._penalty_on(z, prediction, batch).total.item()
+                value = self._penalty_on(z, prediction, batch)
+                penalty += share * value.total.item()
+                skipped.update(label for label, _ in value.skipped)
+        if self.fixed_s is not None and skipped.total() == len(parts) * len(self.fixed_s.terms):
+            raise ValueError(
+                "'validation' must have enough rows of the levels of y that the penalty is given. Got too "
+                "few of each, so that early stopping would not see it. Set more rows aside, or do not stop "
+                "early."
+            )
         objective = loss + self.lam * penalty
-        self._check(loss, objective, epoch, -1)
+        self._refuse_not_finite(loss, objective, epoch, "on the rows set aside")
         if self.best is None or objective < self.best[1]:
             weights = {name: value.clone() for name, value in self.net.state_dict().items()}
             self.best = epoch, objective, weights
-        return loss, None if self.fixed_s is None else penalty
+        return {
+            "validation_loss": loss,
+            "validation_penalty": None if self.fixed_s is None else penalty,
+            "validation_skipped": tuple(sorted(skipped.items())),
+        }
 
     def _stale(self) -> bool:
         return self.best is not None and len(self.history) - 1 - self.best[0] >= self.training.patience
@@ -476,11 +553,13 @@ class _Run:
                 tensors |= {f"{title}.{number}.{name}": value for name, value in state.items()}
         tensors |= {f"held.{name}": value for name, value in self.held.items()}
         tensors |= {"random.batches": self.generator.get_state(), "random.modules": torch.get_rng_state()}
+        if self.rows.x.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self.rows.x.device)
         best = None
         if self.best is not None:
             best = [self.best[0], self.best[1]]
             tensors |= {f"best.{name}": value for name, value in self.best[2].items()}
-        history = [list(dataclasses.astuple(record)) for record in self.history]
+        history = [record.to_dict() for record in self.history]
         return tensors, {"history": history, "best": best, "first_loss": self.first_loss}
 
     def _restore(self) -> int:
@@ -519,17 +598,21 @@ class _Run:
             self._hold(held["z"].to(device), held["prediction"].to(device), held["rows"])
         self.generator.set_state(grouped["random"]["batches"])
         torch.set_rng_state(grouped["random"]["modules"])
+        if self.rows.x.device.type == "cuda":
+            torch.cuda.set_rng_state(grouped["random"]["cuda"], self.rows.x.device)
         self.history = [
-            Record(
-                epoch, loss, penalty, tuple(terms), tuple((label, count) for label, count in skipped), *rest
-            )
-            for epoch, loss, penalty, terms, skipped, *rest in document["history"]
+            Record(**{**record, **{name: _tuples(record[name]) for name in _TUPLES}})
+            for record in document["history"]
         ]
         if document["best"] is not None:
             epoch, objective = document["best"]
             self.best = epoch, objective, grouped["best"]
         self.first_loss = document["first_loss"]
         return len(self.history)
+
+
+def _tuples(found: list[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(entry) if isinstance(entry, list) else entry for entry in found)
 
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:

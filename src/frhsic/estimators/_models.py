@@ -6,8 +6,8 @@ import contextlib
 import copy
 import math
 import numbers
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import narwhals as nw
@@ -27,7 +27,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive, to_vector, to_weights
+from frhsic.data import Sensitive, levels, to_generator, to_matrix, to_sensitive, to_vector, to_weights
 from frhsic.dependence import HSIC
 from frhsic.dependence._centering import Estimator
 from frhsic.engine.nets import (
@@ -36,16 +36,18 @@ from frhsic.engine.nets import (
     binary_cross_entropy,
     check_layers,
     cross_entropy,
+    encoded_width,
     make_net,
     squared_error,
 )
-from frhsic.engine.train import Rows, Training, train
+from frhsic.engine.train import Rows, Training, own_randomness, train
 from frhsic.estimators._scaling import Rule, Scaling, fit_sensitive
 from frhsic.kernels import Gaussian
 from frhsic.penalty import Penalty, PenaltySum, default_penalty
 
 _CHUNK = 65_536  # rows that a prediction holds at a time
 _MIN_ROWS = 4  # the fewest for which every measure is defined
+_MOST_CATEGORIES = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,6 @@ class _Problem:
     labels: Tensor | None = None
     classes: NDArray[Any] | None = None
     class_weights: Tensor | None = None
-    default: Callable[[Estimator], Penalty | PenaltySum] = default_penalty
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,18 +137,19 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         ----------
         X : array or frame of shape (n, p)
         """
-        return self._forward(X)[0].numpy()
+        return self._forward(X, head=False).numpy()
 
-    def _forward(self, X: Any) -> tuple[Tensor, Tensor]:
-        """Return z and the head's output in float64 on the CPU."""
+    def _forward(self, X: Any, *, head: bool = True) -> Tensor:
+        """Return the head's output, or z, in float64 on the CPU, chunk by chunk."""
         check_is_fitted(self, "encoder_")
         x = _read(X)
         validate_data(self, X, skip_check_array=True, reset=False)
-        x = self.scaling_x_.apply(x)
+        done = []
         with torch.inference_mode():
-            encoded = [self.encoder_(part) for part in x.split(_CHUNK)]
-            predicted = [self.head_(z) for z in encoded]
-        return torch.cat(encoded), torch.cat(predicted)
+            for part in x.split(_CHUNK):
+                z = self.encoder_(self.scaling_x_.apply(part))
+                done.append(self.head_(z) if head else z)
+        return torch.cat(done)
 
     def _check_parameters(self) -> None:
         if not _is_number(self.lam) or not 0 <= self.lam < math.inf:
@@ -164,10 +166,10 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 f"'training' must be a Training or None. Got {type(self.training).__name__}. "
                 "Write training=Training(clip=1.0)."
             )
-        for name in ("epochs", "batch_size"):
+        for name, usual in (("epochs", 200), ("batch_size", 256)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-                raise ValueError(f"'{name}' must be a whole number from 1. Got {value!r}. Try its default.")
+                raise ValueError(f"'{name}' must be a whole number from 1. Got {value!r}. Try {usual}.")
         if self.lam > 0 and self.batch_size < _MIN_ROWS:
             raise ValueError(
                 f"'batch_size' must be at least {_MIN_ROWS} with a penalty. Got {self.batch_size}. Try 256."
@@ -183,6 +185,14 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 )
         if not isinstance(self.encoder, nn.Module):
             check_layers(self.encoder, "encoder", empty=False)
+        if torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
+            raise ValueError("'device' must be there. Got 'cuda' where PyTorch finds none. Use device='cpu'.")
+        checkpointed = self.training is not None and self.training.checkpoint is not None
+        if checkpointed and not isinstance(self.random_state, numbers.Integral):
+            raise ValueError(
+                "'random_state' must be an integer with Training(checkpoint=...), or no call could go on. "
+                f"Got {type(self.random_state).__name__}. Pass random_state=0."
+            )
 
     def _read_sensitive(self, sensitive_features: Any, n: int) -> Sensitive | None:
         if self.lam > 0 and n < _MIN_ROWS:
@@ -190,8 +200,18 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 f"'X' must have at least {_MIN_ROWS} rows for lam = {self.lam:g}. "
                 f"Got {n} sample{'s' if n > 1 else ''}. Pass more rows."
             )
+        if isinstance(sensitive_features, Sensitive):
+            if len(sensitive_features) != n:
+                raise ValueError(
+                    f"'sensitive_features' must have {n} rows like 'X'. Got {len(sensitive_features)}. "
+                    "Drop or align the missing rows first."
+                )
+            return sensitive_features
         if sensitive_features is not None:
-            return to_sensitive(sensitive_features, n_rows=n, min_rows=1, allow_constant=self.lam == 0)
+            s = to_sensitive(sensitive_features, n_rows=n, min_rows=1, allow_constant=self.lam == 0)
+            if self.lam > 0:
+                _refuse_many_categories(s)
+            return s
         if self.lam == 0:
             return None
         raise ValueError(
@@ -208,32 +228,52 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         training = self.training or Training()
         rows = self._rows(x, problem, sensitive_features, sample_weight)
         generator = to_generator(self.random_state)
+        if generator.device.type != "cpu":
+            raise ValueError(
+                f"'random_state' must be a generator on the CPU. Got one on {generator.device}. "
+                "Pass an integer."
+            )
         validation = None
         if self.early_stopping:
             least = _MIN_ROWS if self.lam > 0 else 2
             rows, validation = _split(rows, training.validation_fraction, least, generator)
-        scaling = _Scalings.fit(rows, problem, training.scaling)
-        net = self._net(x.shape[1], problem, generator)
         device = torch.device(self.device)
-        net.to(device=device, dtype=torch.float32)
-        penalty = self._penalty(problem, weighted=rows.weights is not None)
-        done = train(
-            net,
-            problem.loss,
-            scaling.apply(rows).to(device, torch.float32),
-            lam=float(self.lam),
-            penalty=penalty,
-            epochs=int(self.epochs),
-            batch_size=int(self.batch_size),
-            learning_rate=float(self.learning_rate),
-            training=training,
-            generator=generator,
-            validation=None if validation is None else scaling.apply(validation).to(device, torch.float32),
-        )
+        penalty = self._penalty(problem, rows, validation)
+        with own_randomness(generator, device):
+            if self.warm_start and "encoder_" in vars(self):
+                self._check_again(x.shape[1], problem)
+                net, scaling = self._net_again(), self._scalings_again(rows, training.scaling)
+            else:
+                net = make_net(
+                    x.shape[1],
+                    problem.outputs,
+                    encoder=self.encoder,
+                    head=problem.head,
+                    generator=generator,
+                )
+                scaling = _Scalings.fit(rows, problem, training.scaling)
+            net.to(device=device, dtype=torch.float32)
+            done = train(
+                net,
+                problem.loss,
+                scaling.apply(rows).to(device, torch.float32),
+                lam=float(self.lam),
+                penalty=penalty,
+                epochs=int(self.epochs),
+                batch_size=int(self.batch_size),
+                learning_rate=float(self.learning_rate),
+                training=training,
+                generator=generator,
+                validation=None
+                if validation is None
+                else scaling.apply(validation).to(device, torch.float32),
+            )
         trained = done.net.to(device="cpu", dtype=torch.float64).requires_grad_(False)
+        width = encoded_width(trained.encoder, x.shape[1])
         self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update(columns.__dict__)
         self.encoder_, self.head_ = trained.encoder, trained.head
+        self._n_features_out = width
         self.scaling_x_, self.scaling_s_ = scaling.x, scaling.s
         self.scaling_y_ = None if problem.y is None else scaling.y
         self.sensitive_names_ = None if rows.s is None else rows.s.names
@@ -242,31 +282,41 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.history_ = [_record(record.to_dict(), problem.classes) for record in done.history]
         self.n_iter_ = len(done.history)
         self.best_epoch_ = done.best_epoch
-        with torch.inference_mode():
-            self._n_features_out = self.encoder_(torch.zeros(2, x.shape[1], dtype=torch.float64)).shape[1]
 
     def _rows(self, x: Tensor, problem: _Problem, sensitive_features: Any, sample_weight: Any) -> Rows:
         n = len(x)
         s = self._read_sensitive(sensitive_features, n)
         weights = to_weights(sample_weight, n_rows=n)
-        loss_weights = weights
-        if problem.class_weights is not None:
-            loss_weights = problem.class_weights if weights is None else weights * problem.class_weights
         y = x if problem.y is None else problem.y
-        rows = Rows(x, y, s, weights, loss_weights, problem.labels)
+        rows = Rows(x, y, s, weights, problem.class_weights, problem.labels)
         if weights is not None and bool((weights == 0).any()):
             rows = rows[(weights > 0).nonzero().squeeze(-1)]  # such rows are not there
-        return rows
+            varies = rows.s is None or bool((rows.s.values != rows.s.values[0]).any(dim=0).all())
+            if self.lam > 0 and not varies:
+                raise ValueError(
+                    "'sensitive_features' must vary among the rows of positive weight. Got a single value. "
+                    "Give weight to rows in which it differs."
+                )
+        if rows.weights is not None and bool((rows.weights == rows.weights[0]).all()):
+            rows = replace(rows, weights=None)  # as good as none, and every estimator takes none
+        if rows.weights is None:
+            return rows
+        by_class = 1.0 if rows.loss_weights is None else rows.loss_weights
+        return replace(rows, loss_weights=rows.weights * by_class)
 
-    def _penalty(self, problem: _Problem, *, weighted: bool) -> Penalty | PenaltySum:
+    def _penalty(self, problem: _Problem, rows: Rows, validation: Rows | None) -> Penalty | PenaltySum:
         if self.penalty is None:
             # No weighted unbiased estimator is derived.
-            return problem.default("biased" if weighted else "unbiased")
+            estimator: Estimator = "unbiased" if rows.weights is None else "biased"
+            names = None if rows.s is None or len(rows.s.names) == 1 else rows.s.names
+            if problem.y is not None:
+                return default_penalty(estimator, names)
+            least = min(len(part) for part in (rows, validation) if part is not None)
+            return _code_penalty(estimator, names, self.encoder, min(least, int(self.batch_size)))
         penalty = copy.deepcopy(self.penalty)
         if problem.classes is not None:
-            return penalty.relabel(
-                {label: float(code) for code, label in enumerate(problem.classes.tolist())}
-            )
+            codes = {label: float(code) for code, label in enumerate(problem.classes.tolist())}
+            return penalty.relabel(codes)
         if penalty.needs_y and self.lam > 0:
             raise ValueError(
                 "'penalty' must not be given levels of y where y is not a class. Got one that is. "
@@ -274,11 +324,9 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             )
         return penalty
 
-    def _net(self, inputs: int, problem: _Problem, generator: torch.Generator) -> Net:
-        if not (self.warm_start and "encoder_" in vars(self)):
-            return make_net(
-                inputs, problem.outputs, encoder=self.encoder, head=problem.head, generator=generator
-            )
+    # Going on from an earlier fit: the same function, so the same columns, classes, layers and scales of X.
+
+    def _check_again(self, inputs: int, problem: _Problem) -> None:
         if inputs != self.n_features_in_:
             raise ValueError(
                 f"'X' must have {self.n_features_in_} columns as before for warm_start=True. Got {inputs}. "
@@ -290,6 +338,25 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 "'y' must have the same classes as before for warm_start=True. Got others. "
                 "Pass rows of all classes, or set warm_start=False."
             )
+        new = make_net(
+            inputs, problem.outputs, encoder=self.encoder, head=problem.head, generator=torch.Generator()
+        )
+        shapes = [
+            {name: tuple(value.shape) for name, value in net.state_dict().items()}
+            for net in (new, Net(self.encoder_, self.head_))
+        ]
+        if shapes[0] != shapes[1]:
+            raise ValueError(
+                "'encoder' must be as before for warm_start=True. Got other layers. "
+                "Pass the same, or set warm_start=False."
+            )
+
+    def _scalings_again(self, rows: Rows, rule: Rule) -> _Scalings:
+        y = self.scaling_x_ if isinstance(self, FRHSICEncoder) else self.scaling_y_
+        s = None if rows.s is None else fit_sensitive(rows.s, rule, rows.weights)  # not in the function
+        return _Scalings(self.scaling_x_, y, s)
+
+    def _net_again(self) -> Net:
         net = Net(copy.deepcopy(self.encoder_), copy.deepcopy(self.head_)).requires_grad_(True)
         if isinstance(self.encoder, nn.Module):  # whose owner may have frozen some layers
             for parameter, own in zip(net.encoder.parameters(), self.encoder.parameters(), strict=True):
@@ -334,8 +401,9 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
     ----------
     classes_ : ndarray
     encoder_, head_ : torch.nn.Module
-    penalty_ : Penalty
-        With its scales fixed. Classes appear as codes.
+    penalty_ : PenaltySum
+        The copy that was trained with: scales of S fixed (for S as ``scaling_s_`` scales it), those of Z as
+        ``Training(every=...)`` left them at the last epoch, classes as codes.
     history_ : list of dict
         One record for each epoch; ``skipped`` counts the batches in which a level of y was too small.
     best_epoch_, n_iter_ : int
@@ -399,7 +467,8 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
         y : array of shape (n,)
             Classes: numbers, strings or booleans.
         sensitive_features : array or frame of shape (n,) or (n, q), optional
-            Numbers are continuous, strings, booleans and categories categorical.
+            Numbers are continuous, strings, booleans and categories categorical; pass
+            ``frhsic.data.to_sensitive(s, kinds={"zone": "categorical"})`` for codes that are no numbers.
         sample_weight : array of shape (n,), optional
             In the loss and in the penalty. Rows of weight zero are left out.
         """
@@ -427,12 +496,12 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the logits: ``(n,)`` of the second class, or ``(n, k)`` for k > 2 classes."""
-        logits = self._forward(X)[1].numpy()
+        logits = self._forward(X).numpy()
         return logits[:, 0] if len(self.classes_) == 2 else logits
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, ``(n, k)``."""
-        logits = self._forward(X)[1]
+        logits = self._forward(X)
         if len(self.classes_) == 2:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
         return logits.softmax(dim=1).numpy()
@@ -485,7 +554,7 @@ warm_start, training
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the prediction of each row, ``(n,)``."""
-        prediction = self._forward(X)[1]
+        prediction = self._forward(X)
         assert self.scaling_y_ is not None  # noqa: S101
         return self.scaling_y_.invert(prediction).squeeze(-1).numpy()
 
@@ -534,10 +603,7 @@ warm_start, training
             classes, codes = _classes(self, y, len(x))
             labels = torch.from_numpy(codes)
         widths = () if isinstance(self.encoder, nn.Module) else tuple(self.encoder)
-        whiten = bool(widths) and min(len(x), self.batch_size) >= 2 * (widths[-1] + 2)
-        problem = _Problem(
-            None, squared_error, x.shape[1], widths[-2::-1], labels, classes, default=_code_penalty(whiten)
-        )
+        problem = _Problem(None, squared_error, x.shape[1], widths[-2::-1], labels, classes)
         self._fit(X, x, problem, sensitive_features, sample_weight)
         return self
 
@@ -551,7 +617,7 @@ warm_start, training
             For searches, which pass it.
         sample_weight : array of shape (n,), optional
         """
-        rebuilt = self._forward(X)[1]
+        rebuilt = self._forward(X)
         errors = (rebuilt - self.scaling_x_.apply(_read(X))).square().mean(dim=1)
         weights = to_weights(sample_weight, n_rows=len(errors))
         return -float(errors.mean() if weights is None else weights @ errors / weights.sum())
@@ -582,12 +648,25 @@ def _read(X: Any) -> Tensor:
     return to_matrix(X)
 
 
-def _code_penalty(whiten: bool) -> Callable[[Estimator], Penalty]:
-    """Return the default of the encoder: everything about Z, whitened where a batch has rows enough.
+def _refuse_many_categories(s: Sensitive) -> None:
+    """Refuse labels so many that a kernel which only tells equal from different sees next to nothing."""
+    for name, labels in zip(s.names, s.categories or (None,) * len(s.names), strict=True):
+        if labels is not None and len(labels) > _MOST_CATEGORIES:
+            raise ValueError(
+                f"'sensitive_features' must have at most {_MOST_CATEGORIES} categories in a column. "
+                f"Got {len(labels)} in '{name}'. Convert text to numbers if it is one, or group the labels."
+            )
+
+
+def _code_penalty(
+    estimator: Estimator, columns: Sequence[str] | None, encoder: Sequence[int] | nn.Module, n: int
+) -> Penalty:
+    """Return the default of the encoder: everything about Z, whitened where batches of n rows allow it.
 
     The decoder undoes any linear map of Z, so that only a kernel blind to such maps holds it to its word.
     """
-    return lambda estimator: Penalty(HSIC(Gaussian("scale-free", whiten=whiten), estimator=estimator))
+    whiten = not isinstance(encoder, nn.Module) and n >= 2 * (tuple(encoder)[-1] + 2)
+    return Penalty(HSIC(Gaussian("scale-free", whiten=whiten), estimator=estimator), columns=columns)
 
 
 def _split(rows: Rows, fraction: float, least: int, generator: torch.Generator) -> tuple[Rows, Rows]:
@@ -601,7 +680,20 @@ def _split(rows: Rows, fraction: float, least: int, generator: torch.Generator) 
             "Training(validation_fraction=...)."
         )
     order = torch.randperm(n, generator=generator)
-    return rows[order[aside:]], rows[order[:aside]]
+    if rows.labels is not None:
+        # The same share of each class on both sides: by the place of a row among those of its class.
+        place = torch.zeros(n, dtype=torch.float64)
+        for level in levels(rows.labels[order]).kept:
+            size = len(level.rows)
+            place[level.rows] = (torch.arange(size, dtype=torch.float64) + 0.5) / size
+        order = order[place.argsort(stable=True)]
+    parts = rows[order[aside:]], rows[order[:aside]]
+    if any(part.loss_weights is not None and not part.loss_weights.sum() > 0 for part in parts):
+        raise ValueError(
+            "'class_weight' must give weight to some of the rows set aside for early stopping and to some of "
+            "the others. Got none in one part. Use early_stopping=False or more rows."
+        )
+    return parts
 
 
 def _column(estimator: object, y: Any) -> NDArray[Any]:
@@ -629,7 +721,10 @@ def _classes(estimator: object, y: Any, n: int) -> tuple[NDArray[Any], NDArray[n
     try:
         check_classification_targets(column)
     except ValueError as error:
-        raise ValueError(f"'y' must hold classes. {error}") from None
+        raise ValueError(
+            f"'y' must hold classes. Got something else: {str(error).rstrip('.')}. "
+            "Pass labels, or use a regressor."
+        ) from None
     classes, codes = np.unique(column, return_inverse=True)
     return classes, codes.astype(np.int64)
 
@@ -647,11 +742,14 @@ def _class_weights(
     elif isinstance(class_weight, Mapping):
         names = classes.tolist()
         unknown = sum(label not in names for label in class_weight)
-        by_class = np.array([class_weight.get(label, 1.0) for label in names], dtype=np.float64)
-        if unknown or not (np.isfinite(by_class).all() and (by_class >= 0).all() and by_class.any()):
+        if unknown:
             raise ValueError(
-                "'class_weight' must give classes of y non-negative numbers, not all zero. "
-                f"Got {unknown} other keys, or such numbers. Correct it or leave it out."
+                f"'class_weight' must have classes of y as keys. Got {unknown} others. Correct the keys."
+            )
+        by_class = np.array([class_weight.get(label, 1.0) for label in names], dtype=np.float64)
+        if not (np.isfinite(by_class).all() and (by_class >= 0).all() and by_class.any()):
+            raise ValueError(
+                "'class_weight' must hold non-negative numbers, not all zero. Got others. Correct them."
             )
     else:
         raise ValueError(
@@ -664,7 +762,8 @@ def _record(record: dict[str, Any], classes: NDArray[Any] | None) -> dict[str, A
     """Return a record of the history with classes in the place of their codes."""
     if classes is not None:
         names = classes.tolist()
-        record["skipped"] = tuple((names[int(code)], count) for code, count in record["skipped"])
+        for key in ("skipped", "validation_skipped"):
+            record[key] = tuple((names[int(code)], count) for code, count in record[key])
     return record
 
 

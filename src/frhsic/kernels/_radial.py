@@ -247,6 +247,8 @@ def gaussian_inner(x: Tensor, M: Tensor, rate: float | None = 1.0, factor: float
     """
     try:
         value: Tensor = _Fused.apply(x, M, rate, factor)  # type: ignore[no-untyped-call]
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError:
         # Under torch.func (vmap, grad, jacrev) a Function must have setup_context, whose dispatch costs as
         # much time as one of the products at batch size; so only what needs it pays for it.
