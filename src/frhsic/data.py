@@ -45,6 +45,7 @@ Kind = Literal["continuous", "categorical"]
 Label: TypeAlias = str | bool | int | float
 _Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
+_CONTINUOUS: tuple[Kind, ...] = ("continuous",)
 # Squares of larger numbers, and sums of such squares, leave float64.
 _LARGEST = 1e150
 # By numpy's letter for a dtype.
@@ -101,6 +102,17 @@ class Sensitive:
                 f"'kinds' must be 'continuous' or 'categorical' for each column. Got {list(self.kinds)}. "
                 "Numbers are continuous, labels categorical."
             )
+
+    @classmethod
+    def of(cls, values: Tensor) -> Sensitive:
+        """Take a plain tensor ``(n,)`` or ``(n, q)`` as continuous columns "s", or "s0", "s1", ... ."""
+        if values.ndim not in (1, 2):
+            raise ValueError(
+                f"'s' must be (n,) or (n, q). Got shape {tuple(values.shape)}. Flatten it to one row each."
+            )
+        values = values.unsqueeze(-1) if values.ndim == 1 else values
+        q = values.shape[1]
+        return cls(values, _unnamed(q), _CONTINUOUS * q)
 
     def __len__(self) -> int:
         return self.values.shape[0]
@@ -303,7 +315,7 @@ def to_sensitive(
         )
     columns = [column for block in _read(s, name) for column in block.columns()]
     _check_rows(columns[0], name, n_rows, rows_of, min_rows)
-    default = ["s"] if len(columns) == 1 else [f"s{j}" for j in range(len(columns))]
+    default = _unnamed(len(columns))
     given = {key if c.name is None else c.name: c for key, c in zip(default, columns, strict=True)}
     if like is not None:
         given = _match(given, like, name)
@@ -807,6 +819,10 @@ def _unreadable(x: object, name: str, place: str) -> TypeError:
 
 def _twice(name: str) -> str:
     return f"'{name}' must have distinct column names. Got one name twice. Rename the columns."
+
+
+def _unnamed(q: int) -> tuple[str, ...]:
+    return ("s",) if q == 1 else tuple(f"s{j}" for j in range(q))
 
 
 def _place(title: str | None) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from frhsic.data import Kind, Label, Sensitive, _show, levels
+from frhsic.data import Label, Sensitive, _show, levels
 from frhsic.dependence import HSIC
 from frhsic.dependence._base import Dependence
 from frhsic.dependence._centering import Estimator
@@ -444,7 +444,6 @@ def _labels(given: Mapping[str, Any]) -> list[Label]:
 
 
 def _named(s: Tensor | Sensitive) -> Sensitive:
-    """Return a plain tensor as continuous columns, named like those of the door."""
     if isinstance(s, Sensitive):
         return s
     if not isinstance(s, Tensor):
@@ -452,8 +451,4 @@ def _named(s: Tensor | Sensitive) -> Sensitive:
             f"'s' must be a tensor or a Sensitive. Got {type(s).__name__}. "
             "Convert arrays and frames with frhsic.data.to_sensitive."
         )
-    values = s.unsqueeze(-1) if s.ndim == 1 else s
-    q = values.shape[-1]
-    names = ("s",) if q == 1 else tuple(f"s{j}" for j in range(q))
-    kinds: tuple[Kind, ...] = ("continuous",)
-    return Sensitive(values, names, kinds * q)
+    return Sensitive.of(s)

@@ -10,10 +10,9 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from frhsic.data import Kind, Sensitive
+from frhsic.data import Sensitive
 from frhsic.kernels import Kernel
 
-_CONTINUOUS: tuple[Kind, ...] = ("continuous",)
 _S_TYPES = (Tensor, Sensitive)
 
 
@@ -134,13 +133,7 @@ class Dependence(nn.Module, ABC):
         if z.ndim < 2:
             z = z.reshape(-1, 1)
         if isinstance(s, Tensor):
-            values = s.unsqueeze(-1) if s.ndim == 1 else s
-            if values.ndim != 2:
-                raise ValueError(
-                    f"'s' must be (n,) or (n, q). Got shape {tuple(s.shape)}. Flatten it to one row each."
-                )
-            q = values.shape[-1]
-            s = Sensitive(values, tuple(f"s{j}" for j in range(q)), _CONTINUOUS * q)
+            s = Sensitive.of(s)
         if s.values.requires_grad:
             raise ValueError(
                 f"'s' must not require gradients in {name}. Got a tensor with requires_grad=True. "
