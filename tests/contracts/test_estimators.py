@@ -1095,3 +1095,14 @@ def test_a_failed_fit_leaves_an_earlier_one_usable():
     with pytest.raises(RuntimeError, match="Training stopped"):
         model.set_params(learning_rate=1e6).fit(2 * X + 1, y, sensitive_features=s)
     np.testing.assert_array_equal(seen(model, X), before)
+
+
+def test_rows_in_another_order_than_x_are_refused():
+    X, y, s = sample()
+    frame, age = pd.DataFrame(X), pd.Series(s, name="age")
+    model = made("FRHSICClassifier")
+    with pytest.raises(ValueError, match=r"^'sensitive_features' must have its rows in the order of 'X'"):
+        model.fit(frame, y, sensitive_features=age.sample(frac=1, random_state=0))
+    # Other labels may be another way to count the same rows.
+    model.fit(frame.set_axis(range(100, 200)), y, sensitive_features=age.to_frame())
+    assert same(model, made("FRHSICClassifier").fit(X, y, sensitive_features=s), X)

@@ -222,7 +222,8 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def _fit(self, X: Any, x: Tensor, problem: _Problem, sensitive_features: Any, sample_weight: Any) -> None:
         """Scale, train, and keep what was learned once all of it is there."""
-        # First of all the names of columns, apart: a fit that fails must leave what an earlier one learned.
+        _refuse_other_order(X, sensitive_features)
+        # The names of columns are read apart: a fit that fails must leave what an earlier one learned.
         columns = BaseEstimator()
         validate_data(columns, X, skip_check_array=True, reset=True)
         training = self.training or Training()
@@ -646,6 +647,21 @@ def _read(X: Any) -> Tensor:
     if isinstance(X, np.ndarray) and np.iscomplexobj(X):
         raise ValueError("'X' must be real. Got complex numbers. Complex data not supported.")
     return to_matrix(X)
+
+
+def _refuse_other_order(X: Any, sensitive_features: Any) -> None:
+    """Refuse frames whose indices hold the same labels in another order: S would belong to other rows."""
+    natives = (nw.from_native(part, pass_through=True, allow_series=True) for part in (X, sensitive_features))
+    frames = [part for part in natives if isinstance(part, (nw.DataFrame, nw.Series))]
+    indices = [list(index) for part in frames if (index := nw.maybe_get_index(part)) is not None]
+    if len(indices) < 2:
+        return
+    first, second = indices
+    if first != second and len(first) == len(second) == len(set(first)) and set(first) == set(second):
+        raise ValueError(
+            "'sensitive_features' must have its rows in the order of 'X'. Got an index with the same labels "
+            "in another order. Align it: sensitive_features.loc[X.index]."
+        )
 
 
 def _refuse_many_categories(s: Sensitive) -> None:
