@@ -96,7 +96,7 @@ class _Penalty(nn.Module, ABC):
         for factor, part in self._parts(rows):
             measure, level = part.dependence, part.level
             chosen = part._chosen(z, prediction, s, rows, weights)
-            if level is not None and chosen.n < max(MIN_ROWS, measure.min_rows):
+            if level is not None and part._too_few(chosen.n):
                 skipped.append((level, chosen.n))
                 value = chosen.z.new_zeros(chosen.z.shape[:-2])
             else:
@@ -129,7 +129,7 @@ class _Penalty(nn.Module, ABC):
         factors, terms = [], []
         for factor, part in self._parts(rows):
             chosen = part._chosen(z, prediction, s, rows, weights)
-            if chosen.n >= max(MIN_ROWS, part.dependence.min_rows) or part.level is None:
+            if part.level is None or not part._too_few(chosen.n):
                 fixed = part.dependence.calibrate(
                     chosen.z, chosen.s, generator, weights=chosen.weights, freeze=freeze, side=side
                 )
@@ -312,6 +312,10 @@ class Penalty(_Penalty):
 
     def _pairs(self) -> list[tuple[float, Penalty]]:
         return [(1.0, self)]
+
+    def _too_few(self, n: int) -> bool:
+        """Whether a level of y with n rows is left out."""
+        return n < max(MIN_ROWS, self.dependence.min_rows)
 
     def _chosen(
         self,

@@ -30,7 +30,7 @@ from frhsic.penalty import MIN_ROWS, Penalty, PenaltySum, PenaltyValue
 # larger), it will not come back. One batch alone may hold an outlier.
 _DIVERGED = 1e3
 _TUPLES = ("terms", "skipped", "validation_skipped")
-_LEAST = 4  # the fewest rows of a batch for which every measure is defined
+MIN_BATCH = 4  # the fewest rows for which every measure is defined
 
 
 _log = logging.getLogger(__name__)
@@ -269,7 +269,7 @@ def batches(n: int, batch_size: int, generator: torch.Generator | None) -> list[
     """
     order = torch.arange(n) if generator is None else torch.randperm(n, generator=generator)
     parts = list(order.split(batch_size))
-    if len(parts) > 1 and (2 * len(parts[-1]) < batch_size or len(parts[-1]) < min(_LEAST, batch_size)):
+    if len(parts) > 1 and (2 * len(parts[-1]) < batch_size or len(parts[-1]) < min(MIN_BATCH, batch_size)):
         parts[-2:] = [torch.cat(parts[-2:])]
     return parts
 
@@ -298,7 +298,7 @@ class _Run:
         self.history: list[Record] = []
         self.best: tuple[int, float, dict[str, Tensor]] | None = None
         self.first_loss: float | None = None
-        self.held: dict[str, Tensor] = {}
+        self.held: dict[str, Tensor] = {}  # what the scales of Z were last fixed on, for the checkpoint
         self.optimizer = torch.optim.Adam(net.parameters(), lr=learning_rate)
         self.fixed_s = self._fixed_s(penalty)  # scales of S are numbers, those of Z still rules
         self.penalty = self.fixed_s
@@ -316,9 +316,9 @@ class _Run:
                 "'rows' must have sensitive columns for a penalty of positive strength. Got none. Pass them."
             )
         z, prediction = self._encoded(self.rows)
-        rows = self.rows
+        labels, weights = self.rows.labels, self.rows.weights
         return penalty.calibrate(
-            z, prediction, self.rows.s, rows.labels, self.generator, weights=rows.weights, side="s"
+            z, prediction, self.rows.s, labels, self.generator, weights=weights, side="s"
         )
 
     @torch.no_grad()
@@ -375,7 +375,8 @@ class _Run:
             objective = loss
             if self.fixed_s is not None:
                 if hold:
-                    self._hold(z, prediction, index)
+                    self._hold(z, prediction, batch)
+                    self.held = {"z": z.detach(), "prediction": prediction.detach(), "rows": index}
                 if self.critic is not None:
                     self._ascend(z, prediction, batch)
                 value = self._penalty_on(z, prediction, batch)
@@ -421,15 +422,12 @@ class _Run:
         assert self.penalty is not None and batch.s is not None  # noqa: S101, PT018
         return self.penalty.evaluate(z, prediction, batch.s, batch.labels, batch.weights)
 
-    def _hold(self, z: Tensor, prediction: Tensor, index: Tensor) -> None:
+    def _hold(self, z: Tensor, prediction: Tensor, batch: Rows) -> None:
         """Fix the scales of Z on these rows until told otherwise."""
-        batch = self.rows[index.to(self.rows.x.device)]
         assert self.fixed_s is not None and batch.s is not None  # noqa: S101, PT018
-        z, prediction = z.detach(), prediction.detach()
         self.penalty = self.fixed_s.calibrate(
-            z, prediction, batch.s, batch.labels, weights=batch.weights, side="z"
+            z.detach(), prediction.detach(), batch.s, batch.labels, weights=batch.weights, side="z"
         )
-        self.held = {"z": z, "prediction": prediction, "rows": index}  # for the checkpoint
 
     def _ascend(self, z: Tensor, prediction: Tensor, batch: Rows) -> None:
         assert self.critic is not None  # noqa: S101
@@ -594,8 +592,8 @@ class _Run:
             optimizer.load_state_dict(state)
         if "held" in grouped:
             device = self.rows.x.device
-            held = grouped["held"]
-            self._hold(held["z"].to(device), held["prediction"].to(device), held["rows"])
+            self.held = {name: value.to(device) for name, value in grouped["held"].items()}
+            self._hold(self.held["z"], self.held["prediction"], self.rows[self.held["rows"]])
         self.generator.set_state(grouped["random"]["batches"])
         torch.set_rng_state(grouped["random"]["modules"])
         if self.rows.x.device.type == "cuda":

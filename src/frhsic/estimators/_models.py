@@ -40,13 +40,12 @@ from frhsic.engine.nets import (
     make_net,
     squared_error,
 )
-from frhsic.engine.train import Rows, Training, own_randomness, train
+from frhsic.engine.train import MIN_BATCH, Rows, Training, own_randomness, train
 from frhsic.estimators._scaling import Rule, Scaling, fit_sensitive
 from frhsic.kernels import Gaussian
 from frhsic.penalty import Penalty, PenaltySum, default_penalty
 
 _CHUNK = 65_536  # rows that a prediction holds at a time
-_MIN_ROWS = 4  # the fewest for which every measure is defined
 _MOST_CATEGORIES = 100
 
 
@@ -170,9 +169,9 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
                 raise ValueError(f"'{name}' must be a whole number from 1. Got {value!r}. Try {usual}.")
-        if self.lam > 0 and self.batch_size < _MIN_ROWS:
+        if self.lam > 0 and self.batch_size < MIN_BATCH:
             raise ValueError(
-                f"'batch_size' must be at least {_MIN_ROWS} with a penalty. Got {self.batch_size}. Try 256."
+                f"'batch_size' must be at least {MIN_BATCH} with a penalty. Got {self.batch_size}. Try 256."
             )
         if not _is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
             raise ValueError(
@@ -195,9 +194,9 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             )
 
     def _read_sensitive(self, sensitive_features: Any, n: int) -> Sensitive | None:
-        if self.lam > 0 and n < _MIN_ROWS:
+        if self.lam > 0 and n < MIN_BATCH:
             raise ValueError(
-                f"'X' must have at least {_MIN_ROWS} rows for lam = {self.lam:g}. "
+                f"'X' must have at least {MIN_BATCH} rows for lam = {self.lam:g}. "
                 f"Got {n} sample{'s' if n > 1 else ''}. Pass more rows."
             )
         if isinstance(sensitive_features, Sensitive):
@@ -236,7 +235,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             )
         validation = None
         if self.early_stopping:
-            least = _MIN_ROWS if self.lam > 0 else 2
+            least = MIN_BATCH if self.lam > 0 else 2
             rows, validation = _split(rows, training.validation_fraction, least, generator)
         device = torch.device(self.device)
         penalty = self._penalty(problem, rows, validation)
