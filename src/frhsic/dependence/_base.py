@@ -96,7 +96,9 @@ class Dependence(nn.Module, ABC):
     ) -> Self:
         return self
 
-    def permuted(self, z: Tensor, s: Tensor | Sensitive, permutations: Tensor) -> Tensor:
+    def permuted(
+        self, z: Tensor, s: Tensor | Sensitive, permutations: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
         """Return the value for each re-pairing of z with s[permutation], shape ``(B,)``.
 
         Parameters
@@ -104,22 +106,26 @@ class Dependence(nn.Module, ABC):
         z : Tensor of shape (n, d)
         s : Tensor of shape (n, q) or Sensitive
         permutations : LongTensor of shape (B, n)
+        weights : Tensor of shape (n,), optional
+            Positive; they belong to the rows of s and travel with them.
 
         Notes
         -----
         Values that are equal in exact arithmetic (permutations among ties) may differ by rounding, about
         1e-12 of their size: compare them with a tolerance.
         """
-        z, s, _ = self._checked(z, s, None)
+        z, s, w = self._checked(z, s, weights)
         if z.ndim != 2 or permutations.ndim != 2 or permutations.shape[1] != len(z):
             raise ValueError(
                 f"'permutations' must be (B, n) for one model z (n, d). Got {tuple(permutations.shape)} and "
-                f"{tuple(z.shape)}. Pass a row for each permutation; loop over the models of a stack."
+                f"{tuple(z.shape)}, rows of no weight left out. Pass a row for each permutation; loop over "
+                "the models of a stack."
             )
-        return self._permuted(z.detach(), s, permutations)
+        return self._permuted(z.detach(), s, permutations, w)
 
-    def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor) -> Tensor:
-        return torch.stack([self._value(z, s[order], None).detach() for order in permutations])
+    def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
+        values = [self._value(z, s[order], None if w is None else w[order]) for order in permutations]
+        return torch.stack(values).detach()
 
     def _checked(
         self, z: Tensor, s: Tensor | Sensitive, weights: Tensor | None

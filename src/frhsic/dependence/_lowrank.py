@@ -11,18 +11,19 @@ from frhsic.kernels import Kernel
 _RESIDUAL = 1e-12
 
 
-def pivoted_factor(kernel: Kernel, x: Tensor, widest: int = 512) -> Tensor | None:
+def pivoted_factor(kernel: Kernel, x: Tensor, widest: int = 512, *, cut: bool = False) -> Tensor | None:
     """Return F ``(n, r)``, float64, with F F' the Gram matrix of x up to 1e-12 of its trace, or None.
 
     Incomplete Cholesky factorisation with pivoting: r columns of the Gram matrix are evaluated and the matrix
-    itself is never formed. None when the numerical rank is above ``widest`` or a quarter of the rows.
+    itself is never formed. When the numerical rank is above ``widest`` or a quarter of the rows, None; with
+    ``cut`` the columns so far, whose F F' is a kernel matrix below that of x.
     """
     x = x.detach().double()
     n = len(x)
     left = kernel.diagonal(x).clone()
     allowed = _RESIDUAL * float(left.sum())
     F = x.new_zeros((n, 32))
-    for r in range(min(widest, max(8, n // 4))):
+    for r in range(min(widest, n if cut else max(8, n // 4))):
         if float(left.sum()) <= allowed:
             return F[:, :r]
         if r == F.shape[1]:
@@ -32,4 +33,4 @@ def pivoted_factor(kernel: Kernel, x: Tensor, widest: int = 512) -> Tensor | Non
         F[:, r] = column / left[pivot].sqrt()
         left = (left - F[:, r].square()).clamp_min_(0.0)
         left[pivot] = 0.0
-    return None
+    return F[:, : r + 1] if cut else None

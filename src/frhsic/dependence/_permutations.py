@@ -10,35 +10,47 @@ from frhsic.dependence._lowrank import pivoted_factor
 from frhsic.dependence._tiles import TILE, WHOLE
 from frhsic.kernels import Kernel
 
-# Permutations are evaluated in chunks of about this many float64 numbers (256 MB).
-_CHUNK = 32_000_000
+# Permutations are evaluated in chunks of about this many float64 numbers: 32 MB, three times over.
+_CHUNK = 4_000_000
 
 
 def permuted_hsic(
-    z: Tensor, s: Tensor, kernel_z: Kernel, kernel_s: Kernel, permutations: Tensor, estimator: Estimator
+    z: Tensor,
+    s: Tensor,
+    w: Tensor | None,
+    kernel_z: Kernel,
+    kernel_s: Kernel,
+    permutations: Tensor,
+    estimator: Estimator,
 ) -> Tensor:
     """Return HSIC of z with s[permutation] for each permutation, shape ``(B,)``.
 
     The Gram matrix of one side is factored as F F' at its numerical rank r (some twenty for one Gaussian
     column, the number of levels for categories); <K, F_p F_p'> is then a sum over columns of K F_p, and to
-    permute S is to permute the rows of F (or those of the factor of K by the inverse permutation).
+    permute S is to permute the rows of F (or those of the factor of K by the inverse permutation). Weights
+    belong to the rows of s: centred by them and multiplied by n w, F takes them along.
     """
     F, G = pivoted_factor(kernel_s, s), pivoted_factor(kernel_z, z)
     if F is not None:
-        return _factored(F.to(z), G, kernel_z, z, permutations, estimator)
-    if G is not None:
-        return _factored(G.to(z), None, kernel_s, s, permutations.argsort(dim=1), estimator)
+        F = F.to(z)
+        F = F - F.mean(dim=0) if w is None else len(s) * w[:, None] * (F - w @ F)
+        return _factored(F, G, kernel_z, z, permutations, estimator)
+    if G is not None and w is None:
+        G = G.to(z)
+        return _factored(G - G.mean(dim=0), None, kernel_s, s, permutations.argsort(dim=1), estimator)
     K = kernel_z.gram(z, z)
-    M, factor = centred(kernel_s.gram(s, s), None, estimator)
+    M, factor = centred(kernel_s.gram(s, s), w, estimator)
     return torch.stack([(K * M[order][:, order]).sum() for order in permutations]) * factor
 
 
 def _factored(
     F: Tensor, G: Tensor | None, kernel: Kernel, x: Tensor, permutations: Tensor, estimator: Estimator
 ) -> Tensor:
-    """Return HSIC of K, given by its factor G or as a kernel on x, with F F' under permutations of F."""
+    """Return HSIC of K, given by its factor G or as a kernel on x, with F F' under permutations of F.
+
+    The columns of F sum to zero.
+    """
     n, r = F.shape
-    F = F - F.mean(dim=0)
     G = None if G is None else G.to(x)
     whole = kernel.gram(x, x) if G is None and n <= WHOLE else None
     products = []

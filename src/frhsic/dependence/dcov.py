@@ -84,5 +84,5 @@ class DistanceCovariance(Dependence):
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         return self._hsic(s.kinds)._value(z, s, w)
 
-    def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor) -> Tensor:
-        return self._hsic(s.kinds)._permuted(z, s, permutations)
+    def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
+        return self._hsic(s.kinds)._permuted(z, s, permutations, w)

@@ -182,13 +182,15 @@ class HSIC(Dependence):
             _density=density,
         )
 
-    def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor) -> Tensor:
-        if self.reference == "uniform":
-            return super()._permuted(z, s, permutations)
+    def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
+        self._refuse_weights(w)
+        moving = w is not None and (self.normalized or not self.kernel_z.fixed)
+        if self.reference == "uniform" or moving:  # then the side of z, too, changes with the pairing
+            return super()._permuted(z, s, permutations, w)
         self._refuse_few_rows(len(s))
         kernel_z = self.kernel_z.bind(z)
-        kernel_s = self._kernel_s(s).bind(s.values)
-        values = permuted_hsic(z, s.values, kernel_z, kernel_s, permutations, self.estimator)
+        kernel_s = self._kernel_s(s).bind(s.values, w)
+        values = permuted_hsic(z, s.values, w, kernel_z, kernel_s, permutations, self.estimator)
         if self.normalized:
             zz = HSIC(kernel_z, kernel_z, estimator=self.estimator)(z, z)
             ss = HSIC(kernel_s, kernel_s, estimator=self.estimator)(s.values, s.values)

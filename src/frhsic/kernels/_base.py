@@ -53,6 +53,11 @@ class Kernel(ABC):
     def bound(self) -> float:
         """The supremum of k(x, x): the paper's kappa; infinite for unbounded kernels."""
 
+    @property
+    def fixed(self) -> bool:
+        """Whether no scale is a rule any more, so that k(x, y) depends on x and y alone."""
+        return True
+
     def tiles(self, x: Tensor) -> Tiles:
         """Return a function of two ranges of rows that evaluates that block of the Gram matrix of x.
 
@@ -91,6 +96,10 @@ class Kernel(ABC):
 class _Pair(Kernel, ABC):
     left: Kernel
     right: Kernel
+
+    @property
+    def fixed(self) -> bool:
+        return self.left.fixed and self.right.fixed
 
     def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
         return type(self)(self.left.bind(x, weights), self.right.bind(x, weights))
@@ -248,6 +257,11 @@ class Scaled(Kernel):
         """The factor times the bound of the kernel inside."""
         return self.factor * self.kernel.bound
 
+    @property
+    def fixed(self) -> bool:
+        """That of the kernel inside."""
+        return self.kernel.fixed
+
 
 @dataclass(frozen=True, eq=False)
 class OnColumns(Kernel):
@@ -308,3 +322,8 @@ class OnColumns(Kernel):
     def bound(self) -> float:
         """The bound of the kernel inside."""
         return self.kernel.bound
+
+    @property
+    def fixed(self) -> bool:
+        """That of the kernel inside."""
+        return self.kernel.fixed

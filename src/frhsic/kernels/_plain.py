@@ -53,6 +53,11 @@ class _Anchored(Kernel, ABC):
         """Infinite."""
         return float("inf")
 
+    @property
+    def fixed(self) -> bool:
+        """Whether the whitening is a matrix or absent; the origin does not matter once centred."""
+        return self.whiten is not True
+
 
 class Linear(_Anchored):
     """The similarity <x, y>: it sees the covariance of x with s and nothing else, so a U-shape is invisible.

@@ -51,7 +51,7 @@ class _Radial(Kernel, ABC):
 
     def _rate(self) -> float:
         """Return 1 / sigma^2 for a number; bandwidths that are tensors divide the rows instead."""
-        if isinstance(self.bandwidth, str) or self.whiten is True:
+        if not self.fixed:
             rule = self.bandwidth if isinstance(self.bandwidth, str) else "whiten=True"
             raise ValueError(
                 f"'bandwidth' must be a number before the kernel is evaluated. Got the rule {rule!r}. "
@@ -90,7 +90,7 @@ class _Radial(Kernel, ABC):
 
     def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
         """Resolve whitening, then the bandwidth, on the rows of x."""
-        if self.whiten is not True and not isinstance(self.bandwidth, str):
+        if self.fixed:
             return self
         transform = whitening(x, weights) if self.whiten is True else self.whiten
         fixed = replace(self, whiten=transform, _origin=weighted_mean(x.detach(), weights))
@@ -123,6 +123,11 @@ class _Radial(Kernel, ABC):
     def bound(self) -> float:
         """One: k(x, x) = 1 for every x."""
         return 1.0
+
+    @property
+    def fixed(self) -> bool:
+        """Whether bandwidth and whitening are numbers."""
+        return self.whiten is not True and not isinstance(self.bandwidth, str)
 
 
 class Gaussian(_Radial):

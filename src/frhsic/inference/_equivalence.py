@@ -1,0 +1,173 @@
+"""A test whose positive answer supports independence: the dependence is below a tolerance."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from scipy.special import ndtr
+from torch import Tensor
+
+from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive
+from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance
+from frhsic.inference._curve import check_level
+from frhsic.inference._embedding import embedding
+from frhsic.inference._intervals import gdp_errors, kernel_words
+from frhsic.inference._results import EquivalenceResult
+
+
+def equivalence_test(
+    z: object,
+    s: object,
+    *,
+    tolerance: float,
+    dependence: Dependence | None = None,
+    level: float = 0.95,
+    n_draws: int = 9_999,
+    random_state: object = None,
+) -> EquivalenceResult:
+    """Test whether the dependence of z on s is *below* a tolerance; the null hypothesis is that it is not.
+
+    The only test here whose positive answer supports independence, up to the tolerance. P(p <= alpha) is at
+    most alpha, for large n, when the dependence in the population is at least the tolerance.
+
+    Parameters
+    ----------
+    z : array or frame of shape (n,) or (n, d)
+        A score or a representation, of rows that were not used to train it.
+    s : array or frame of shape (n,) or (n, q)
+    tolerance : float
+        In the units of the measure: debiased normalised HSIC by default, points of the score for GDP.
+    dependence : HSIC, DistanceCovariance, GDP or None, default=None
+        None is normalised HSIC.
+    level : float, default=0.95
+        The confidence of ``upper``.
+    n_draws : int, default=9999
+    random_state : int, generator or None
+
+    Returns
+    -------
+    EquivalenceResult
+
+    Notes
+    -----
+    *HSIC.* With C the cross-covariance, HSIC = |C|^2, the estimate C^ is C plus an error that is normal for
+    large n, with eigenvalues lambda_k / n of its covariance. Among all C of the length that the tolerance
+    allows, |C^| is most often small when C lies along the first eigenvector. So
+
+        p = P( (|C| + sqrt(lambda_1 / n) x_1)^2 + sum_{k > 1} lambda_k x_k^2 / n <= HSIC_b ),
+
+    x_k standard normal, |C|^2 = tolerance x sqrt(HSIC(Z, Z) HSIC(S, S)), and never less than the p-value of
+    the normal law of the unbiased form, which also holds the error of the normaliser. The same law at every
+    distance from independence: no test of it comes first. An HSIC_b below what independence gives on average
+    counts as that average, so that no lucky draw shows a tolerance for which the rows are too few.
+
+    *GDP.* The error of GDP is at most the mean over s of the error of the curve, plus that of the mean; p is
+    the share of draws of the Gaussian multiplier process in which this exceeds tolerance - GDP. The target is
+    the smoothed curve unless the bandwidth does not reach from one level of s to the next.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> score, age = np.random.default_rng(0).normal(size=(2, 2_000))
+    >>> equivalence_test(score, age, tolerance=0.02, random_state=0).below
+    True
+    """
+    check_level(level)
+    measure = HSIC(estimator="unbiased", normalized=True) if dependence is None else dependence
+    if not 0 < tolerance < float("inf"):
+        raise ValueError(
+            f"'tolerance' must be a positive number. Got {tolerance!r}. No data can show that a dependence "
+            "is zero: say how much of it is too little to matter."
+        )
+    if n_draws < 99:
+        raise ValueError(f"'n_draws' must be at least 99. Got {n_draws}. Leave it out for 9,999.")
+    x = to_matrix(z, name="z", min_rows=8)
+    sensitive = (
+        s if isinstance(s, Sensitive) else to_sensitive(s, name="s", n_rows=len(x), rows_of="z", min_rows=8)
+    )
+    generator = to_generator(random_state)
+    if isinstance(measure, GDP):
+        return _gdp(x, sensitive, measure, tolerance, level, n_draws, generator)
+    if isinstance(measure, DistanceCovariance) or (
+        isinstance(measure, HSIC) and measure.reference == "product"
+    ):
+        return _kernel(x, sensitive, measure, tolerance, level, n_draws, generator)
+    raise TypeError(
+        "'dependence' must be HSIC, DistanceCovariance or GDP. "
+        f"Got {type(measure).__name__}. Leave it out for normalised HSIC."
+    )
+
+
+def _kernel(
+    z: Tensor,
+    s: Sensitive,
+    measure: HSIC | DistanceCovariance,
+    tolerance: float,
+    level: float,
+    n_draws: int,
+    generator: torch.Generator,
+) -> EquivalenceResult:
+    hsic = measure._hsic(s.kinds) if isinstance(measure, DistanceCovariance) else measure
+    found = embedding(z, s, hsic, generator)
+    n, size, se = len(found), found.size(hsic.normalized), found.standard_error(hsic.normalized)
+    estimate = found.unbiased()[0] / size
+    # Less than independence gives on average is luck, and luck must not show a tolerance that n cannot.
+    chance = (float(found.eigenvalues.sum()) + found.rest) / n
+    observed = max(found.length**2, chance)
+    x = torch.randn((n_draws, len(found.eigenvalues)), generator=generator, dtype=torch.float64)
+    along = x[:, 0] * (found.eigenvalues[0] / n).sqrt()
+    across = (x[:, 1:].square() @ found.eigenvalues[1:] + found.rest) / n
+
+    def pvalue(value: float) -> float:
+        """Return p for a tolerance on the scale of the squared form."""
+        draws = (math.sqrt(value * size) + along).square() + across
+        worst = (1.0 + float((draws <= observed).sum())) / (n_draws + 1.0)
+        return max(worst, float(ndtr((max(estimate, 0.0) - value) / se)) if se > 0 else 0.0)
+
+    power = 2 if hsic.root else 1
+    low, high = 0.0, 1.0
+    while pvalue(high) > 1.0 - level:
+        low, high = high, 2.0 * high
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if pvalue(middle) > 1.0 - level else (low, middle)
+    return EquivalenceResult(
+        estimate=math.copysign(abs(estimate) ** (1.0 / power), estimate),
+        tolerance=tolerance,
+        pvalue=pvalue(tolerance**power),
+        upper=high ** (1.0 / power),
+        level=level,
+        measure=kernel_words(measure),
+        target="the population's value under these kernels, as fixed on this sample",
+        method="normal law of the embedding, in its worst direction",
+        attributes=s.names,
+        n=n,
+        notes=found.notes,
+    )
+
+
+def _gdp(
+    z: Tensor,
+    s: Sensitive,
+    measure: GDP,
+    tolerance: float,
+    level: float,
+    n_draws: int,
+    generator: torch.Generator,
+) -> EquivalenceResult:
+    curve, errors = gdp_errors(z, s, measure, n_draws, generator)
+    estimate = float(measure(z, s))
+    return EquivalenceResult(
+        estimate=estimate,
+        tolerance=tolerance,
+        pvalue=(1.0 + float((errors >= tolerance - estimate).sum())) / (n_draws + 1.0),
+        upper=estimate + float(errors.quantile(level)),
+        level=level,
+        measure="GDP",
+        target=f"the GDP of {curve.target}",
+        method="Gaussian multiplier process of the curve",
+        attributes=s.names,
+        n=len(z),
+        notes=curve.notes(),
+    )

@@ -1,0 +1,252 @@
+"""What the functions of this room return: frozen, printable as a sentence, ready for JSON and for frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Kind = Literal["finite-sample", "asymptotic", "in-sample", "estimate"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A frozen result: ``to_dict()`` for JSON, ``to_frame()`` for a table, ``str()`` for a sentence."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain numbers, strings, lists and dictionaries."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas frame of one row, without the fields that are lists."""
+        plain = self.to_dict()
+        return frame([{name: value for name, value in plain.items() if not isinstance(value, list | dict)}])
+
+
+@dataclass(frozen=True)
+class TestResult(Result):
+    """A test of independence; the null hypothesis is that z and s are independent (given ``given``).
+
+    Attributes
+    ----------
+    statistic : float
+        What was observed; for an aggregated test, minus the logarithm of the smallest single tail.
+    pvalue : float
+        Small when so much dependence is seldom seen under independence.
+    method : str
+        "permutation", "gamma" or "wild bootstrap".
+    measure : str
+        The dependence measure, in words.
+    attributes : tuple of str
+        The columns of s, taken jointly.
+    n : int
+        Rows used.
+    exact : bool
+        Whether the level holds for every n; otherwise it holds for large n.
+    n_permutations : int or None
+    adjusted : float or None
+        The p-value after Holm's correction over several attributes.
+    notes : tuple of str
+        Approximations made, levels left out.
+    null : tuple of float
+        The statistic under the permutations, for a picture.
+    """
+
+    __test__: ClassVar[bool] = False  # not a test case, whatever its name says to pytest
+
+    statistic: float
+    pvalue: float
+    method: str
+    measure: str
+    attributes: tuple[str, ...]
+    n: int
+    exact: bool
+    n_permutations: int | None = None
+    adjusted: float | None = None
+    notes: tuple[str, ...] = ()
+    null: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        draws = "" if self.n_permutations is None else f", {self.n_permutations} draws"
+        corrected = "" if self.adjusted is None else f" ({number(self.adjusted)} after Holm's correction)"
+        p = self.pvalue if self.adjusted is None else self.adjusted
+        text = (
+            f"Dependence on {' and '.join(self.attributes)}: p = {number(self.pvalue)}{corrected} by "
+            f"{self.measure} ({self.method}{draws}, level {'exact' if self.exact else 'for large n'}, "
+            f"n = {self.n:,})."
+        )
+        if p > 0.05:
+            text += " Not rejected at 5 %, which is no evidence of independence."
+        return " ".join((text, *self.notes))
+
+
+@dataclass(frozen=True)
+class EquivalenceResult(Result):
+    """A test whose null hypothesis is that the dependence is *at least* the tolerance.
+
+    Attributes
+    ----------
+    estimate : float
+        The dependence on these rows.
+    tolerance : float
+        What the population's dependence is compared with.
+    pvalue : float
+        Small when so little dependence is seldom seen at the tolerance: evidence that it is below.
+    upper : float
+        The upper confidence limit at ``level``; below the tolerance exactly when pvalue < 1 - level.
+    level, measure, target, method, attributes, n
+        As in the other results.
+    """
+
+    estimate: float
+    tolerance: float
+    pvalue: float
+    upper: float
+    level: float
+    measure: str
+    target: str
+    method: str
+    attributes: tuple[str, ...]
+    n: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def below(self) -> bool:
+        """Whether the dependence is shown to be below the tolerance, at 1 - level."""
+        return self.pvalue <= 1.0 - self.level
+
+    def __str__(self) -> str:
+        verdict = "is below" if self.below else "is not shown to be below"
+        return (
+            f"Dependence on {' and '.join(self.attributes)} {verdict} {number(self.tolerance)} at level "
+            f"{1.0 - self.level:.3g} (p = {number(self.pvalue)}): {self.measure} is {number(self.estimate)}, "
+            f"at most {number(self.upper)} with confidence {self.level:g} ({self.method}, n = {self.n:,}). "
+            f"Target: {self.target}." + "".join(f" {note}" for note in self.notes)
+        )
+
+
+@dataclass(frozen=True)
+class Interval(Result):
+    """A confidence interval for a dependence.
+
+    Attributes
+    ----------
+    estimate, low, high : float
+    level : float
+        Its confidence.
+    measure, method : str
+    target : str
+        What the interval is for: the true quantity, or that of a smoothed curve or fixed kernels.
+    attributes : tuple of str
+    n : int
+    floor : float or None
+        The mean of the estimate over permutations of s: what chance alone gives.
+    floor_high : float or None
+        Its quantile at ``level``.
+    notes : tuple of str
+    """
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+    measure: str
+    target: str
+    method: str
+    attributes: tuple[str, ...]
+    n: int
+    floor: float | None = None
+    floor_high: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        chance = (
+            ""
+            if self.floor is None or self.floor_high is None
+            else f" Chance alone gives {number(self.floor)} on average, "
+            f"seldom above {number(self.floor_high)}."
+        )
+        return (
+            f"{self.measure} on {' and '.join(self.attributes)} is {number(self.estimate)}, "
+            f"{self.level:.0%} interval [{number(self.low)}, {number(self.high)}] ({self.method}, "
+            f"n = {self.n:,}).{chance} Target: {self.target}." + "".join(f" {note}" for note in self.notes)
+        )
+
+
+@dataclass(frozen=True)
+class Curve(Result):
+    """The mean score along s, with a band that covers the whole curve at once.
+
+    Attributes
+    ----------
+    points : tuple of float
+        Values of s (codes of a categorical column).
+    mean, low, high : tuple of float
+        The curve and its simultaneous band.
+    mass : tuple of float
+        The share of rows that each point stands for; sums to one.
+    overall : float
+        The mean score.
+    level : float
+    target : str
+        The smoothed curve or the true one.
+    attributes : tuple of str
+    n : int
+    """
+
+    points: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    mass: tuple[float, ...]
+    overall: float
+    level: float
+    target: str
+    attributes: tuple[str, ...]
+    n: int
+
+    def __str__(self) -> str:
+        apart = [
+            point
+            for point, low, high in zip(self.points, self.low, self.high, strict=True)
+            if not low <= self.overall <= high
+        ]
+        where = (
+            f"leaves the overall mean {number(self.overall)} at {len(apart)} of {len(self.points)} points, "
+            f"between {number(min(apart))} and {number(max(apart))}"
+            if apart
+            else f"holds the overall mean {number(self.overall)} everywhere"
+        )
+        return (
+            f"The {self.level:.0%} simultaneous band of the mean score along {self.attributes[0]} {where} "
+            f"(n = {self.n:,}). Target: {self.target}."
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas frame with a row for each point."""
+        names = ("points", "mean", "low", "high", "mass")
+        columns = [getattr(self, name) for name in names]
+        return frame(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+
+
+def frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """Return rows as a pandas frame; the only place of this room that imports pandas."""
+    import pandas as pd
+
+    return pd.DataFrame(list(rows))
+
+
+def number(x: float) -> str:
+    """Return a number with three digits, as one would say it."""
+    return f"{x:.3g}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Result):
+        return value.to_dict()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,365 @@
+"""Tests of independence: by permutation, by a gamma law, within levels, with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Integral
+from typing import Literal
+
+import torch
+from scipy import stats
+from torch import Tensor
+
+from frhsic.data import Kind, Sensitive, levels, to_generator, to_matrix, to_sensitive, to_weights
+from frhsic.dependence import HSIC, Dependence, DistanceCovariance
+from frhsic.inference._gamma import null_moments
+from frhsic.inference._permutation import (
+    Stratum,
+    bandwidth_family,
+    limit_values,
+    permuted_values,
+    rank_pvalue,
+    tails,
+    wild_values,
+)
+from frhsic.inference._results import TestResult
+from frhsic.kernels import default_kernel
+
+Method = Literal["permutation", "gamma"]
+
+# Above, the default test draws the limit of the permutation law on thin factors instead of permuting rows.
+MANY_ROWS = 5_000
+# The null moments of Gretton et al. need six rows; below, no test has a level to speak of.
+MIN_ROWS = 6
+# A level of `given` with fewer rows is left out.
+MIN_LEVEL = 8
+
+
+def independence_test(
+    z: object,
+    s: object,
+    *,
+    dependence: Dependence | None = None,
+    method: Method = "permutation",
+    given: object = None,
+    n_permutations: int = 999,
+    random_state: object = None,
+    sample_weight: object = None,
+    weights_of_s: bool | None = None,
+) -> TestResult:
+    """Test whether z and s are independent: how often would a random pairing show as much dependence.
+
+    The p-value of a permutation test is the share of pairings, the observed one among them, with at least the
+    observed statistic: P(p <= alpha) <= alpha under independence at every n, for every measure.
+
+    Parameters
+    ----------
+    z : array or frame of shape (n,) or (n, d)
+        A score or a representation.
+    s : array or frame of shape (n,) or (n, q)
+        The sensitive columns, tested jointly; :func:`independence_tests` takes them one by one.
+    dependence : Dependence, optional
+        The statistic. None aggregates HSIC over pairs of bandwidths, from nearly linear to narrow along s
+        (several columns of z as they are and whitened): one p-value, as exact as a single one.
+    method : {"permutation", "gamma"}, default="permutation"
+        "gamma" fits a gamma law to the null moments of Gretton et al. (2007): no draws, a level for large n
+        only (see the measured levels in ``docs/inference.md``), HSIC and distance covariance only.
+    given : array of labels, optional
+        Test independence within each level (equalized odds): rows are exchanged within levels only.
+    n_permutations : int, default=999
+    random_state : int, generator or None
+    sample_weight : array of shape (n,), optional
+        The law under test is the weighted one. Weights that are a function of s travel with s and the
+        permutation test stays exact; any others call for a wild bootstrap, which holds for large n.
+    weights_of_s : bool, optional
+        Whether the weights are a function of s. None looks: they are when rows of equal s, of which there are
+        many, have equal weights. Say True for weights computed from a continuous s.
+
+    Returns
+    -------
+    TestResult
+        Not rejecting is no evidence of independence: for that, see :func:`equivalence_test`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> age = np.linspace(18, 90, 200)
+    >>> score = (age - 54) ** 2 + np.random.default_rng(0).normal(0, 800, 200)
+    >>> independence_test(score, age, random_state=0).pvalue
+    0.001
+    """
+    z, s = _pair(z, s)
+    _check(dependence, method, n_permutations, weights_of_s)
+    w = None if sample_weight is None else to_weights(sample_weight, n_rows=len(z), rows_of="z")
+    generator = to_generator(random_state)
+    strata, notes = _strata(z, s, w, given)
+    of_s = w is None or (_function_of_s(strata) if weights_of_s is None else weights_of_s)
+    z, s = torch.cat([stratum.z for stratum in strata]), _joined([stratum.s for stratum in strata])
+    n = len(z)
+    if method == "gamma":
+        if w is not None:
+            raise ValueError(
+                "'sample_weight' must be None for method='gamma': its moments are for equal weights. "
+                "Got weights. Use method='permutation'."
+            )
+        return _gamma(dependence, z, s, strata, notes, generator)
+    measures: Sequence[Dependence]
+    shares = None
+    if dependence is None:
+        measures, shares = bandwidth_family(z, s, generator)
+        words = f"HSIC aggregated over {len(measures)} pairs of bandwidths"
+    else:
+        # Without weights: a scale of z that saw the weights of s would change with the pairing.
+        measures = [dependence.calibrate(z, s, generator, freeze=True)]
+        words = _words(dependence)
+    exact, drawn = True, "permutation"
+    if not of_s:
+        kernels = [_biased(measure, s.kinds).calibrate(z, s, freeze=True) for measure in measures]
+        values, exact, drawn = (
+            wild_values(kernels, strata, n_permutations, generator),
+            False,
+            "wild bootstrap",
+        )
+    elif shares is not None and n > MANY_ROWS:
+        values, exact = (
+            limit_values(
+                [_biased(measure, s.kinds) for measure in measures], strata, n_permutations, generator
+            ),
+            False,
+        )
+        notes += (
+            f"Above {MANY_ROWS:,} rows the permutation law is drawn in its limit, from thin factors of the "
+            "kernels.",
+        )
+    else:
+        values = permuted_values(measures, strata, n_permutations, generator)
+    combined = values[0] if shares is None else (tails(values) + shares.log()[:, None]).amax(dim=0)
+    return TestResult(
+        statistic=float(combined[0]),
+        pvalue=rank_pvalue(combined),
+        method=drawn,
+        measure=words,
+        attributes=s.names,
+        n=n,
+        exact=exact,
+        n_permutations=int(n_permutations),
+        notes=notes,
+        null=tuple(combined[1:].tolist()),
+    )
+
+
+def independence_tests(
+    z: object,
+    s: object,
+    *,
+    dependence: Dependence | None = None,
+    method: Method = "permutation",
+    given: object = None,
+    n_permutations: int = 999,
+    random_state: object = None,
+    sample_weight: object = None,
+    weights_of_s: bool | None = None,
+) -> tuple[TestResult, ...]:
+    """Test each column of s by itself, with Holm's correction for their number in ``adjusted``.
+
+    The parameters are those of :func:`independence_test`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> age, income = np.random.default_rng(0).normal(size=(2, 100))
+    >>> results = independence_tests(age, {"age": age, "income": income}, random_state=0)
+    >>> [result.adjusted for result in results]
+    [0.002, 0.657]
+    """
+    z, s = _pair(z, s)
+    generator = to_generator(random_state)
+    results = [
+        independence_test(
+            z,
+            s.columns([name]),
+            dependence=dependence,
+            method=method,
+            given=given,
+            n_permutations=n_permutations,
+            random_state=generator,
+            sample_weight=sample_weight,
+            weights_of_s=weights_of_s,
+        )
+        for name in s.names
+    ]
+    adjusted = holm([result.pvalue for result in results])
+    return tuple(replace(result, adjusted=p) for result, p in zip(results, adjusted, strict=True))
+
+
+def holm(pvalues: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number: P(any true null hypothesis has p <= alpha) <= alpha.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [0.0] * len(pvalues), 0.0
+    for rank, j in enumerate(sorted(range(len(pvalues)), key=lambda j: pvalues[j])):
+        largest = max(largest, min(1.0, (len(pvalues) - rank) * pvalues[j]))
+        adjusted[j] = largest
+    return adjusted
+
+
+def _pair(z: object, s: object) -> tuple[Tensor, Sensitive]:
+    z = to_matrix(z, name="z", min_rows=MIN_ROWS)
+    if isinstance(s, Sensitive):
+        if len(s) != len(z):
+            raise ValueError(
+                f"'s' must have {len(z)} rows like 'z'. Got {len(s)}. Drop or align the missing rows first."
+            )
+        return z, s
+    return z, to_sensitive(s, name="s", n_rows=len(z), rows_of="z")
+
+
+def _check(dependence: object, method: object, n_permutations: object, weights_of_s: object) -> None:
+    if dependence is not None and not isinstance(dependence, Dependence):
+        raise TypeError(
+            f"'dependence' must be a measure or None. Got {dependence!r}. "
+            "Take one of frhsic.dependence, such as HSIC()."
+        )
+    if method not in ("permutation", "gamma"):
+        raise ValueError(
+            f"'method' must be 'permutation' or 'gamma'. Got {method!r}. Leave it out for 'permutation'."
+        )
+    if isinstance(n_permutations, bool) or not isinstance(n_permutations, Integral):
+        raise TypeError(
+            f"'n_permutations' must be an integer. Got {type(n_permutations).__name__}. Take 999."
+        )
+    if int(n_permutations) < 19:
+        raise ValueError(
+            f"'n_permutations' must be at least 19: fewer can never give p <= 0.05. Got {n_permutations}. "
+            "Take 999."
+        )
+    if weights_of_s is not None and not isinstance(weights_of_s, bool):
+        raise TypeError(
+            f"'weights_of_s' must be True, False or None. Got {weights_of_s!r}. "
+            "Leave it out to let the test look."
+        )
+
+
+def _strata(
+    z: Tensor, s: Sensitive, w: Tensor | None, given: object
+) -> tuple[list[Stratum], tuple[str, ...]]:
+    """Return the levels of ``given``, or all rows; rows of no weight are left out."""
+    present = torch.ones(len(z), dtype=torch.bool) if w is None else w > 0
+    notes: tuple[str, ...] = ()
+    if given is None:
+        parts = [present.nonzero().squeeze(1)]
+        if len(parts[0]) < MIN_ROWS:
+            raise ValueError(
+                f"'sample_weight' must be positive in at least {MIN_ROWS} rows. Got {len(parts[0])}. "
+                "Pass more rows that count."
+            )
+    else:
+        parts, skipped = [], 0
+        split = levels(given, name="given")
+        rows = sum(len(level.rows) for level in split.kept)
+        if rows != len(z):
+            raise ValueError(
+                f"'given' must have {len(z)} rows like 'z'. Got {rows}. Pass one label for each row."
+            )
+        for level in split.kept:
+            rows_here = level.rows[present[level.rows]]
+            if len(rows_here) >= MIN_LEVEL:
+                parts.append(rows_here)
+            else:
+                skipped += len(rows_here)
+        if not parts:
+            raise ValueError(
+                f"'given' must have a level with at least {MIN_LEVEL} rows. Got none. "
+                "Merge levels, or leave 'given' out."
+            )
+        if skipped:
+            notes = (f"{skipped} rows of levels with fewer than {MIN_LEVEL} rows were left out.",)
+    masses = [float(len(rows)) if w is None else float(w[rows].sum()) for rows in parts]
+    strata = [
+        Stratum(z[rows], s[rows], None if w is None else w[rows], mass / sum(masses))
+        for rows, mass in zip(parts, masses, strict=True)
+    ]
+    return strata, notes
+
+
+def _function_of_s(strata: Sequence[Stratum]) -> bool:
+    """Return whether weights are equal where s is, within each stratum, and nine rows of ten show it."""
+    weights = [stratum.weights for stratum in strata if stratum.weights is not None]
+    if all(bool((w == w[0]).all()) for w in weights):
+        return True
+    w = torch.cat(weights)
+    keys = [torch.nn.functional.pad(stratum.s.values, (1, 0), value=j) for j, stratum in enumerate(strata)]
+    _, level, rows = torch.cat(keys).unique(dim=0, return_inverse=True, return_counts=True)
+    if int((rows == 1).sum()) > len(w) // 10:
+        return False
+    low = torch.full((len(rows),), torch.inf, dtype=w.dtype).scatter_reduce(0, level, w, "amin")
+    high = torch.zeros(len(rows), dtype=w.dtype).scatter_reduce(0, level, w, "amax")
+    return bool((high - low <= 1e-12 * high).all())
+
+
+def _joined(parts: Sequence[Sensitive]) -> Sensitive:
+    first = parts[0]
+    return Sensitive(torch.cat([part.values for part in parts]), first.names, first.kinds, first.categories)
+
+
+def _biased(measure: Dependence, kinds: tuple[Kind, ...]) -> HSIC:
+    """Return the biased HSIC on the kernels of a measure, or say that it has none."""
+    if isinstance(measure, DistanceCovariance):
+        measure = measure._hsic(kinds)
+    if isinstance(measure, HSIC) and measure.reference == "product":
+        return HSIC(measure.kernel_z, measure.kernel_s)
+    raise ValueError(
+        "'dependence' must be a DistanceCovariance or an HSIC with reference='product' for weights that are "
+        f"no function of s. Got {_words(measure)}. "
+        "Leave it out, or say weights_of_s=True if the weights were computed from s."
+    )
+
+
+def _words(dependence: Dependence) -> str:
+    return type(dependence).__name__
+
+
+def _gamma(
+    dependence: Dependence | None,
+    z: Tensor,
+    s: Sensitive,
+    strata: Sequence[Stratum],
+    notes: tuple[str, ...],
+    generator: torch.Generator,
+) -> TestResult:
+    if isinstance(dependence, DistanceCovariance):
+        measure = dependence._hsic(s.kinds)
+    elif dependence is None or (isinstance(dependence, HSIC) and dependence.reference == "product"):
+        measure = dependence or HSIC()
+    else:
+        raise ValueError(
+            "'dependence' must be a DistanceCovariance or an HSIC with reference='product' for "
+            f"method='gamma'. Got {_words(dependence)}. Use method='permutation', which takes any measure."
+        )
+    fixed = measure.calibrate(z, s, generator, freeze=True)
+    kernel_s = fixed.kernel_s or default_kernel(s.kinds)
+    statistic = mean = variance = 0.0
+    for stratum in strata:
+        moments = null_moments(stratum.z, stratum.s.values, fixed.kernel_z, kernel_s)
+        statistic += stratum.share * moments.statistic
+        mean += stratum.share * moments.mean
+        variance += stratum.share**2 * moments.variance
+    degenerate = not (mean > 0 and variance > 0)
+    pvalue = (
+        1.0 if degenerate else float(stats.gamma.sf(statistic, mean**2 / variance, scale=variance / mean))
+    )
+    return TestResult(
+        statistic=statistic,
+        pvalue=pvalue,
+        method="gamma",
+        measure=_words(dependence or measure),
+        attributes=s.names,
+        n=sum(len(stratum.z) for stratum in strata),
+        exact=False,
+        notes=notes,
+    )

@@ -1,0 +1,212 @@
+"""Rules that choose one model of a sweep over the strength of a penalty: functions of points, index out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from frhsic.inference._results import EquivalenceResult, Result, TestResult, number
+
+R = TypeVar("R", TestResult, EquivalenceResult)
+
+
+@dataclass(frozen=True)
+class Point(Result):
+    """One trained model of a sweep, as judged on held-out rows.
+
+    A selection rule is a function of a sequence of points that returns the index of one of them. Points may
+    come in any order: rules sort them by strength, equal strengths in the order given.
+
+    Attributes
+    ----------
+    strength : float
+        The strength of its penalty (lambda of the paper's objective): the larger, the less dependence is
+        hoped for.
+    performance : float
+        Its score on the task; larger is better.
+    dependence : float
+        Its dependence on the sensitive attribute.
+    upper : float or None
+        The upper confidence limit of the dependence, for this model alone.
+    test : TestResult or None
+        A test whose null hypothesis is independence.
+    equivalence : EquivalenceResult or None
+        A test whose null hypothesis is a dependence of at least the tolerance.
+
+    Examples
+    --------
+    >>> print(Point(10.0, performance=0.81, dependence=0.02, upper=0.03))
+    Strength 10: performance 0.81, dependence 0.02, at most 0.03 by its own confidence limit.
+    """
+
+    strength: float
+    performance: float
+    dependence: float
+    upper: float | None = None
+    test: TestResult | None = None
+    equivalence: EquivalenceResult | None = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.strength):
+            raise ValueError(
+                f"'strength' must be a finite number. Got {self.strength!r}. Rules sort the models by it."
+            )
+
+    def __str__(self) -> str:
+        limit = "" if self.upper is None else f", at most {number(self.upper)} by its own confidence limit"
+        return (
+            f"Strength {self.strength:g}: performance {number(self.performance)}, "
+            f"dependence {number(self.dependence)}{limit}."
+        )
+
+
+def first_not_rejected(
+    points: Sequence[Point], *, alpha: float = 0.05, negligible: float | None = None
+) -> int:
+    """Return the weakest penalty at which independence is not rejected: a heuristic, without a guarantee.
+
+    The paper's algorithm "HSIC-test-based lambda selection": from the weakest penalty to the strongest, stop
+    at the first with ``test.pvalue > alpha`` or, in the practical-significance variant, with ``dependence <
+    negligible``. If there is none, the strongest is returned.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        Each with a ``test``; in any order.
+    alpha : float, default=0.05
+        The level of each test.
+    negligible : float, optional
+        A dependence below which a rejection is disregarded, in the units of ``dependence``; the paper
+        suggests 1e-3 for HSIC. None: the plain rule.
+
+    Returns
+    -------
+    int
+        An index into ``points``.
+
+    See Also
+    --------
+    last_equivalent : The rule with a guarantee.
+
+    Notes
+    -----
+    Not rejected is not independent: with few rows, or a weak test, the first model of the sweep passes
+    whatever its dependence; with many rows none may pass, and the strongest is returned though its test
+    rejected. Nor does the level carry over to the rule: it goes through tests until one does not reject. The
+    variant compares an estimate, not a confidence limit, with ``negligible``.
+
+    Examples
+    --------
+    >>> def judged(p):
+    ...     return TestResult(0.01, p, "permutation", "HSIC", ("age",), 500, True)
+    >>> sweep = [Point(lam, 0.8, 0.1 / lam, test=judged(p)) for lam, p in [(1, 0.01), (10, 0.02), (100, 0.3)]]
+    >>> first_not_rejected(sweep), first_not_rejected(sweep, negligible=0.02)
+    (2, 1)
+    """
+    _check_level(alpha)
+    if negligible is not None and not negligible > 0:
+        raise ValueError(
+            f"'negligible' must be a positive number or None. Got {negligible!r}. "
+            "Leave it out for the test alone."
+        )
+    order = _in_order(points)
+    tests = _needed([point.test for point in points], "test", "independence")
+    for index in order:
+        if tests[index].pvalue > alpha or (negligible is not None and points[index].dependence < negligible):
+            return index
+    return order[-1]
+
+
+def last_equivalent(points: Sequence[Point], *, alpha: float = 0.05) -> int | None:
+    """Return the weakest penalty reached by fixed-sequence testing whose dependence is shown to be small.
+
+    From the strongest penalty to the weakest, each model's equivalence test is made at level ``alpha``; it
+    passes if ``equivalence.pvalue <= alpha``. Testing stops at the first failure, and the last pass is
+    returned. Then, over held-out samples,
+
+        P(a model is returned and its dependence is at least the tolerance) <= alpha.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        Each with an ``equivalence``, all with one tolerance; in any order.
+    alpha : float, default=0.05
+        The level of each test, and of the whole.
+
+    Returns
+    -------
+    int or None
+        An index into ``points``; None if not even the strongest penalty passes. A larger held-out sample, a
+        stronger penalty or a larger tolerance may help; the last must not be chosen by looking at these rows.
+
+    See Also
+    --------
+    first_not_rejected : The paper's heuristic.
+
+    Notes
+    -----
+    The guarantee needs the models, their order, the tolerance and ``alpha`` to be fixed before the held-out
+    rows are looked at, and each test to have level ``alpha`` for its own model. If the tests have their level
+    for large n only, so has the rule.
+
+    Proof. Fix the trained models (condition on the training rows), of true dependence d_1, ..., d_K in the
+    order of testing. If all are below the tolerance, no error can be made. Otherwise let j be the first with
+    d_j at least the tolerance; j is not random. The models before j are below it, so an error means that
+    some k >= j is returned; k is returned only if tests 1, ..., k all pass, test j among them. Hence P(error)
+    <= P(test j passes) <= alpha, because its null hypothesis is true. Averaging over the training rows keeps
+    the bound.
+
+    One test only enters the bound. So there is no correction for the number of models, the tests may depend
+    on each other in any way (they mostly share their rows), and the dependence need not fall with the
+    strength: where it does not, the rule only stops earlier. Taking the weakest penalty that passes, without
+    stopping at a failure, has no such guarantee. The guarantee is about the tolerance: the model's own upper
+    limit (``Point.upper``) is not corrected for the choice.
+
+    Examples
+    --------
+    >>> def judged(p):
+    ...     return EquivalenceResult(0.01, 0.05, p, 0.04, 0.95, "GDP", "smoothed", "normal", ("age",), 500)
+    >>> sweep = [(1, 0.04), (10, 0.2), (100, 0.03), (1000, 0.001)]
+    >>> last_equivalent([Point(lam, 0.8, 0.01, equivalence=judged(p)) for lam, p in sweep])
+    2
+    """
+    _check_level(alpha)
+    order = _in_order(points, strongest_first=True)
+    tests = _needed([point.equivalence for point in points], "equivalence", "equivalence")
+    tolerances = sorted({test.tolerance for test in tests})
+    if len(tolerances) > 1:
+        raise ValueError(
+            f"'points' must have one tolerance. Got {', '.join(f'{value:g}' for value in tolerances)}. "
+            "Test every model against the tolerance that was fixed beforehand."
+        )
+    passed = None
+    for index in order:
+        if not tests[index].pvalue <= alpha:  # nan fails
+            break
+        passed = index
+    return passed
+
+
+def _in_order(points: Sequence[Point], *, strongest_first: bool = False) -> list[int]:
+    """Return the indices by strength, equal strengths as given: an order that held-out rows cannot change."""
+    if not len(points):
+        raise ValueError("'points' must hold at least one model. Got none. Train at one strength or more.")
+    sign = -1.0 if strongest_first else 1.0
+    return sorted(range(len(points)), key=lambda index: sign * points[index].strength)
+
+
+def _needed(results: list[R | None], name: str, of: str) -> list[R]:
+    for index, result in enumerate(results):
+        if result is None:
+            raise ValueError(
+                f"'points' must all have their '{name}'. Got None at index {index}. "
+                f"Make a test of {of} on held-out rows for every model."
+            )
+    return [result for result in results if result is not None]
+
+
+def _check_level(alpha: float) -> None:
+    if not 0 < alpha < 1:
+        raise ValueError(f"'alpha' must be between 0 and 1. Got {alpha!r}. The usual level is 0.05.")

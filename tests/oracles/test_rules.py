@@ -1,0 +1,166 @@
+"""The selection rules against their algorithms written out, and what they refuse."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from frhsic.inference._results import EquivalenceResult, TestResult
+from frhsic.selection import Point, first_not_rejected, last_equivalent
+
+
+def point(strength, p, dependence=0.01, tolerance=0.05, performance=0.8):
+    return Point(
+        strength,
+        performance,
+        dependence,
+        test=TestResult(dependence, p, "permutation", "HSIC", ("age",), 500, True),
+        equivalence=EquivalenceResult(
+            dependence, tolerance, p, 0.04, 0.95, "HSIC", "fixed kernels", "normal", ("age",), 500
+        ),
+    )
+
+
+def sweeps(seed, count=300):
+    """Random sweeps of 1 to 7 models in random order, with p-values and dependences about the thresholds."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        size = rng.integers(1, 8)
+        strengths = rng.permutation(np.geomspace(0.01, 100.0, size))
+        p = rng.choice([0.001, 0.04, 0.05, 0.06, 0.3], size=size)
+        dependences = rng.choice([0.0005, 0.001, 0.002, 0.05], size=size)
+        yield [point(*values) for values in zip(strengths, p, dependences, strict=True)]
+
+
+def published_rule(points, alpha, negligible):
+    """The paper's algorithm "HSIC-test-based lambda selection", line by line."""
+    grid = sorted(point.strength for point in points)
+    for lam in grid:
+        for index, point in enumerate(points):
+            if point.strength == lam:
+                rejected = point.test.pvalue <= alpha
+                if not rejected or (negligible is not None and point.dependence < negligible):
+                    return index
+    return [point.strength for point in points].index(grid[-1])
+
+
+def fixed_sequence(points, alpha):
+    """The length of the run of passes from the strongest on, then its last member."""
+    ranked = sorted(enumerate(points), key=lambda pair: pair[1].strength)
+    passes = [point.equivalence.pvalue <= alpha for _, point in ranked][::-1]
+    run = passes.index(False) if False in passes else len(passes)
+    return ranked[::-1][run - 1][0] if run else None
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.2])
+@pytest.mark.parametrize("negligible", [None, 0.001, 0.01])
+def test_first_not_rejected_is_the_published_algorithm(alpha, negligible):
+    seen = set()
+    for points in sweeps(0):
+        chosen = first_not_rejected(points, alpha=alpha, negligible=negligible)
+        assert chosen == published_rule(points, alpha, negligible)
+        seen.add(sorted(p.strength for p in points).index(points[chosen].strength))
+    assert len(seen) > 2
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.2])
+def test_last_equivalent_is_the_fixed_sequence(alpha):
+    seen = set()
+    for points in sweeps(1):
+        chosen = last_equivalent(points, alpha=alpha)
+        assert chosen == fixed_sequence(points, alpha)
+        seen.add(None if chosen is None else sum(p.strength > points[chosen].strength for p in points))
+    assert None in seen
+    assert len(seen) > 3
+
+
+def test_the_order_of_the_points_does_not_matter():
+    rng = np.random.default_rng(2)
+    for points in sweeps(3, count=100):
+        shuffled = [points[i] for i in rng.permutation(len(points))]
+        assert points[first_not_rejected(points)] is shuffled[first_not_rejected(shuffled)]
+        one, other = last_equivalent(points), last_equivalent(shuffled)
+        assert (one is None) == (other is None)
+        assert one is None or points[one] is shuffled[other]
+
+
+def test_equal_strengths_are_taken_as_given():
+    """Both rules stop at the first of two models of one strength, whatever their p-values."""
+    twins = [point(1.0, 0.9), point(1.0, 0.01)]
+    assert first_not_rejected(twins) == 0
+    assert first_not_rejected(twins[::-1]) == 1
+    assert last_equivalent(twins) is None
+    assert last_equivalent(twins[::-1]) == 0
+
+
+def test_rules_agree_on_no_more_than_their_names():
+    """A sweep where independence is never rejected and no equivalence is shown, and the reverse."""
+    silent = [point(lam, 0.5) for lam in (1.0, 10.0)]
+    assert (first_not_rejected(silent), last_equivalent(silent)) == (0, None)
+    loud = [point(lam, 0.001) for lam in (1.0, 10.0)]
+    assert (first_not_rejected(loud), last_equivalent(loud)) == (1, 0)
+
+
+def test_thresholds_are_those_of_the_text():
+    """A p-value equal to alpha rejects; a dependence equal to 'negligible' is not below it."""
+    at = [point(1.0, 0.05, dependence=0.001), point(2.0, 0.001)]
+    assert first_not_rejected(at, alpha=0.05) == 1
+    assert first_not_rejected(at, alpha=0.05, negligible=0.001) == 1
+    assert first_not_rejected(at, alpha=0.05, negligible=0.0011) == 0
+    assert last_equivalent([point(1.0, 0.05)], alpha=0.05) == 0
+
+
+def test_a_missing_p_value_never_passes():
+    points = [point(1.0, math.nan), point(2.0, 0.9)]
+    assert first_not_rejected(points) == 1
+    assert last_equivalent(points[:1]) is None
+
+
+@pytest.mark.parametrize("rule", [first_not_rejected, last_equivalent])
+def test_rules_refuse_an_empty_sweep_and_strange_levels(rule):
+    with pytest.raises(ValueError, match=r"'points' must hold at least one model\. Got none\. Train"):
+        rule([])
+    for alpha in (0.0, 1.0, -0.1, math.nan):
+        with pytest.raises(ValueError, match=r"'alpha' must be between 0 and 1\. Got .*\. The usual"):
+            rule([point(1.0, 0.5)], alpha=alpha)
+
+
+def test_rules_refuse_points_without_the_result_they_need():
+    """The first model would decide alone; the lack in a later one is still an error, not a matter of luck."""
+    points = [point(2.0, 0.9), point(1.0, 0.9), point(3.0, 0.9)]
+    points[2] = dataclasses.replace(points[2], test=None, equivalence=None)
+    with pytest.raises(ValueError, match=r"'points' must all have their 'test'\. Got None at index 2\. Make"):
+        first_not_rejected(points)
+    with pytest.raises(
+        ValueError, match=r"their 'equivalence'\. Got None at index 2\. Make a test of equival"
+    ):
+        last_equivalent(points)
+
+
+def test_last_equivalent_refuses_several_tolerances():
+    points = [point(1.0, 0.01, tolerance=0.05), point(2.0, 0.01, tolerance=0.1)]
+    with pytest.raises(ValueError, match=r"'points' must have one tolerance\. Got 0\.05, 0\.1\. Test every"):
+        last_equivalent(points)
+
+
+@pytest.mark.parametrize("negligible", [0.0, -1e-3, math.nan])
+def test_first_not_rejected_refuses_a_threshold_that_is_not_positive(negligible):
+    with pytest.raises(ValueError, match=r"'negligible' must be a positive number or None\. Got .*\. Leave"):
+        first_not_rejected([point(1.0, 0.5)], negligible=negligible)
+
+
+@pytest.mark.parametrize("strength", [math.nan, math.inf])
+def test_point_refuses_a_strength_that_cannot_be_sorted(strength):
+    with pytest.raises(ValueError, match=r"'strength' must be a finite number\. Got .*\. Rules sort"):
+        point(strength, 0.5)
+
+
+def test_point_is_frozen_and_goes_to_a_dictionary():
+    p = point(1.0, 0.5)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        p.strength = 2.0
+    document = p.to_dict()
+    assert document["strength"] == 1.0
+    assert document["test"]["pvalue"] == 0.5
+    assert "dependence 0.01." in str(p)
