@@ -1,16 +1,23 @@
 """The paper's protocol on real data: splits, scales and metrics, as published."""
 
+import csv
+import os
+import subprocess
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import Bunch
 
-from frhsic import GDP, HSIC, FRHSICClassifier, Penalty, Training
-from frhsic.datasets import fetch_adult, make_preprocessor, paper_split
+from frhsic import GDP, HSIC, FRHSICClassifier, FRHSICRegressor, Penalty, Training
+from frhsic.datasets import fetch_adult, fetch_compas, fetch_crime, make_preprocessor, paper_split
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
 # sigma_Z by the median of each batch in epochs divisible by 20, then held; X and S in [0, 1].
 PUBLISHED = Training(every=20, scaling="minmax")
@@ -54,3 +61,159 @@ def frhsic_published(lam: float, seed: int, epochs: int = 200) -> FRHSICClassifi
     return FRHSICClassifier(
         lam=lam, penalty=Penalty(HSIC()), epochs=epochs, random_state=seed, training=PUBLISHED
     )
+
+
+# Trained once, judged as often as one likes: what the judging benchmarks (bounds, selection) share.
+
+CACHE = Path(__file__).parent / ".cache"
+# What training depends on. A cached model carries the commit of these, so that a change of the judging half
+# alone does not make it look stale.
+_TRAINING_SOURCES = ("data.py", "datasets", "dependence", "engine", "estimators", "kernels", "penalty.py")
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A dataset before it is split: the frame with its description, the target and S in its own units."""
+
+    name: str
+    bunch: Bunch
+    y: Array
+    s: Array
+
+    @property
+    def regression(self) -> bool:
+        """Whether the target is a number."""
+        return bool(self.bunch.task == "regression")
+
+    @property
+    def s_unit(self) -> Array:
+        """S in [0, 1] on all rows, as three of the published scripts have it."""
+        return (self.s - self.s.min()) / (self.s.max() - self.s.min())
+
+
+def dataset(name: str) -> Data:
+    """Return "adult", "compas" (S = age), "crime" (racepctblack) or "crime-<column>" for another S."""
+    if name == "adult":
+        bunch, column = fetch_adult(missing="category"), "age"
+    elif name == "compas":
+        bunch, column = fetch_compas(), "age"
+    else:
+        column = name.partition("-")[2] or "racepctblack"
+        bunch = fetch_crime(sensitive=column)
+    s = bunch.sensitive_features[column].to_numpy(np.float64)
+    return Data(name, bunch, np.asarray(bunch.target, dtype=np.float64), s)
+
+
+def three_parts(n: int, repeat: int) -> tuple[Rows, Rows, Rows]:
+    """Return the rows of the 70/15/15 split of the published selection script: train, validation, test."""
+    order = np.random.RandomState(SEEDS[repeat]).permutation(n)
+    train, validation = int(0.7 * n), int(0.15 * n)
+    return order[:train], order[train : train + validation], order[train + validation :]
+
+
+def small_parts(n: int, most: int = 1_500) -> tuple[Rows, Rows, Rows]:
+    """Return the rows of the published bound script: its 1,500, and their 80/20 split."""
+    rng = np.random.RandomState(SEEDS[0])
+    chosen = rng.choice(n, most, replace=False) if n > most else np.arange(n)
+    order = rng.permutation(len(chosen))
+    cut = int(0.8 * len(chosen))
+    return chosen, chosen[order[:cut]], chosen[order[cut:]]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some rows as a trained model sees them; ``s`` in its own units, ``output`` a logit or a prediction."""
+
+    z: Array
+    output: Array
+    s: Array
+    y: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What is kept of a trained model: its view of the rows asked for, and what made it."""
+
+    parts: dict[str, Part]
+    low: float  # of s on the training rows
+    high: float
+    commit: str
+    seconds: float
+
+    def s_unit(self, part: str) -> Array:
+        """Return s of a part, in [0, 1] on the training rows."""
+        return (self.parts[part].s - self.low) / (self.high - self.low)
+
+
+def see(
+    data: Data,
+    train: Rows,
+    asked: dict[str, Rows],
+    *,
+    protocol: str,
+    repeat: int,
+    lam: float,
+    epochs: int,
+    retrain: bool = False,
+) -> Seen:
+    """Train FRHSIC as published and return its view of the rows asked for, from the cache if it is there.
+
+    Scales are learned on the training rows only, where the scripts of these experiments use all rows.
+    """
+    path = CACHE / f"{protocol}-{data.name}-{repeat}-lam{lam:g}-epochs{epochs}.npz"
+    if path.exists() and not retrain:
+        with np.load(path) as kept:
+            return Seen(
+                {
+                    name: Part(*(kept[f"{name}.{field}"] for field in ("z", "output", "s", "y")))
+                    for name in asked
+                },
+                low=float(kept["low"]),
+                high=float(kept["high"]),
+                commit=str(kept["commit"]),
+                seconds=float(kept["seconds"]),
+            )
+    preprocessor = make_preprocessor(data.bunch)
+    x = preprocessor.fit_transform(data.bunch.data.iloc[train])
+    kind = FRHSICRegressor if data.regression else FRHSICClassifier
+    model = kind(
+        lam=lam, penalty=Penalty(HSIC()), epochs=epochs, random_state=SEEDS[repeat], training=PUBLISHED
+    )
+    y = data.y if data.regression else data.y.astype(np.int64)
+    start = time.perf_counter()
+    model.fit(x, y[train], sensitive_features=data.s[train])
+    seconds = time.perf_counter() - start
+    parts = {}
+    for name, rows in asked.items():
+        x = preprocessor.transform(data.bunch.data.iloc[rows])
+        output = model.predict(x) if data.regression else model.decision_function(x)
+        parts[name] = Part(model.transform(x), output, data.s[rows], data.y[rows])
+    low, high = data.s[train].min(), data.s[train].max()
+    seen = Seen(parts, float(low), float(high), training_commit(), seconds)
+    CACHE.mkdir(exist_ok=True)
+    flat = {f"{name}.{field}": value for name, part in parts.items() for field, value in vars(part).items()}
+    unfinished = path.with_suffix(".part.npz")  # a killed run must not leave half a file under the name
+    np.savez_compressed(unfinished, low=low, high=high, commit=np.array(seen.commit), seconds=seconds, **flat)
+    unfinished.replace(path)
+    return seen
+
+
+def training_commit() -> str:
+    """Return the commit at hand, marked if what training depends on differs from it."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    sources = [f"../src/frhsic/{name}" for name in _TRAINING_SOURCES]
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "--", *sources], capture_output=True, text=True, check=False
+    )
+    return commit.stdout.strip() + ("+changes" if changed.stdout.strip() else "")
+
+
+def published(name: str) -> list[dict[str, str]]:
+    """Return the rows of a published table, beside the data home; none, with a message, where it is not."""
+    path = Path(os.environ.get("FRHSIC_DATA_HOME", ".")).parent / "published" / f"{name}.csv"
+    if not path.exists():
+        print(f"published/{path.name} is not beside FRHSIC_DATA_HOME: no published figures in the tables.")
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))

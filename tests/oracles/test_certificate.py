@@ -453,11 +453,18 @@ def test_the_moment_inequality_behind_the_homogeneous_bound_holds_in_simulation(
     assert 0.3 * right < left <= 2 * right
 
 
-def test_uniform_bound_is_the_papers_equation():
-    expected = 8 * math.sqrt(2) * 2 * 3 * math.sqrt(math.log(20) / 700) + 24 / 700
-    expected += 48 * math.sqrt(math.pi) * max(2 * 0.4, 3 * 0.3) * 0.01
-    assert uniform_bound(700, 0.1, 2.0, 3.0, 0.3, 0.4, 0.01) == pytest.approx(expected)
-    assert uniform_bound(700, 0.1, 2.0, 3.0, math.inf, math.inf, 0.0) < expected
+def test_uniform_bound_is_the_papers_equation_for_kernels_of_bound_one():
+    expected = 8 * math.sqrt(2) * math.sqrt(math.log(20) / 700) + 4 / 700
+    expected += 48 * math.sqrt(math.pi) * max(0.4, 0.3) * 0.01
+    assert uniform_bound(700, 0.1, 1.0, 1.0, 0.3, 0.4, 0.01) == pytest.approx(expected)
+    assert uniform_bound(700, 0.1, 1.0, 1.0, math.inf, math.inf, 0.0) < expected
+
+
+def test_uniform_bound_scales_with_the_kernels_as_hsic_does():
+    """c k has the bound c nu and the Lipschitz constant sqrt(c) l; HSIC is multiplied by c."""
+    plain = uniform_bound(700, 0.1, 1.0, 1.0, 0.3, 0.4, 0.01)
+    scaled = uniform_bound(700, 0.1, 2.0, 3.0, math.sqrt(2.0) * 0.3, math.sqrt(3.0) * 0.4, 0.01)
+    assert scaled == pytest.approx(6.0 * plain)
 
 
 @pytest.mark.parametrize(

@@ -278,8 +278,12 @@ def uniform_bound(
 
     Theorem "Uniform concentration of empirical HSIC over the encoder class", equation ``Bn_explicit``:
 
-        8 sqrt(2) nu_z nu_s sqrt(log(2 / delta) / n) + 4 nu_z nu_s / n
-            + 48 sqrt(pi) max(nu_z l_s, nu_s l_z) G_n.
+        nu_z nu_s [ 8 sqrt(2) sqrt(log(2 / delta) / n) + 4 / n
+                    + 48 sqrt(pi) max(l_s / sqrt(nu_s), l_z / sqrt(nu_z)) G_n ],
+
+    the theorem for the kernels divided by their bounds. At nu_z = nu_s = 1 it is the paper's; otherwise the
+    paper has max(nu_z l_s, nu_s l_z), which does not scale with the kernels as HSIC does, and fails
+    (``tests/theory/test_section5_uniform_concentration.py``).
 
     Parameters
     ----------
@@ -301,10 +305,11 @@ def uniform_bound(
     _check_rows(n)
     if not 0 < delta < 1:
         raise ValueError(f"'delta' must lie between 0 and 1. Got {delta!r}. Take 0.05.")
-    chance = 8.0 * math.sqrt(2.0) * nu_z * nu_s * math.sqrt(math.log(2.0 / delta) / n)
+    chance = 8.0 * math.sqrt(2.0) * math.sqrt(math.log(2.0 / delta) / n)
+    steepest = max(lip_s / math.sqrt(nu_s), lip_z / math.sqrt(nu_z))
     # 0 * inf: without a class the Lipschitz constants do not enter.
-    learned = 48.0 * math.sqrt(math.pi) * max(nu_z * lip_s, nu_s * lip_z) * complexity if complexity else 0.0
-    return chance + 4.0 * nu_z * nu_s / n + learned
+    learned = 48.0 * math.sqrt(math.pi) * steepest * complexity if complexity else 0.0
+    return nu_z * nu_s * (chance + 4.0 / n + learned)
 
 
 def lipschitz(kernel: Kernel) -> float:

@@ -35,8 +35,8 @@ from frhsic.inference._results import Curve
 # groups, and the process is evaluated at no more points than that.
 _GROUPS, _POINTS = 1_024, 128
 # A point that fewer rows stand behind has no trustworthy variance of its own. Simulated at n = 200: with ten
-# instead of thirty, bands at 95 % cover 0.82 to 0.92.
-_FEW = 30.0
+# instead of thirty, bands at 95 % cover 0.82 to 0.92. Of a skewed score even fifty rows are few.
+_FEW, _SKEWED = 30.0, 100.0
 # Numbers of a block of multipliers (128 MB).
 _BLOCK = 16_000_000
 # Level means instead of smoothing: so many levels at most, of so many rows each on average.
@@ -85,8 +85,9 @@ def conditional_curve(
 
     Notes
     -----
-    A point behind which stand fewer than thirty rows takes the larger of its own variance and that of all
-    rows around the curve: of a handful of rows, the own variance says little.
+    A point behind which stand fewer than a hundred rows takes the larger of its own variance and that of all
+    rows around the curve: of a handful of rows the own variance says little, and of a skewed score it is
+    small just when the mean is.
 
     Examples
     --------
@@ -137,8 +138,10 @@ def conditional_curve(
         [(errors[..., 0].abs() / se[:, None]).amax(dim=0) for errors, _ in process.draws(n_draws, generator)]
     )
     # A variance of thirty rows is itself uncertain: the same tail of Student's law instead of the normal one.
+    # And it falls with the mean when scores are skewed: not below that of all rows, then.
     tail = ndtr(-float(largest.quantile(level)))
     c = -torch.from_numpy(stdtrit(process.rows.clamp_min(_FEW).numpy() - 1.0, tail))
+    se = torch.where(process.rows < _SKEWED, torch.maximum(process.variance, process.common).sqrt(), se)
     mean = process.mean[:, 0] + curve.overall
     return Curve(
         points=tuple(points[:, 0].tolist()),
@@ -339,6 +342,7 @@ class Smoothed:
             stretch=stretch[:, 0],
             variance=(own + lacking)[:, 0],
             rows=rows[:, 0],
+            common=self.pooled * behind[:, 0],
             lacking=lacking[:, 0],
         )
 
@@ -353,6 +357,7 @@ class Process:
     stretch: Tensor  # (a,)
     variance: Tensor  # (a,), of the error, summed over features
     rows: Tensor  # (a,), (sum_i W_ai^2)^2 / sum_i W_ai^4: how many rows stand behind its variance
+    common: Tensor  # (a,), what it would be with the variance of all rows around the curve
     lacking: Tensor  # (a,), the part of it that the rows behind the point do not show themselves
 
     def draws(

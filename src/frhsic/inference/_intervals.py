@@ -11,12 +11,12 @@ from torch import Tensor
 
 from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance
-from frhsic.dependence._lowrank import pivoted_factor
 from frhsic.dependence._smoothing import bandwidths_of, ranges_of, row_weights
 from frhsic.inference._certificate import population_bound
 from frhsic.inference._complexity import is_standard
 from frhsic.inference._curve import Smoothed, check_draws, check_level, gathered
 from frhsic.inference._embedding import embedding, principal
+from frhsic.inference._permutation import thin_factor
 from frhsic.inference._results import Interval, number
 from frhsic.kernels import Kernel
 
@@ -358,8 +358,7 @@ def _features(kernel: Kernel, z: Tensor) -> tuple[Tensor, Tensor]:
     What they leave out is spread over many directions, so that its norm hardly varies.
     """
     diagonal = kernel.diagonal(z)
-    G = pivoted_factor(kernel, z, _FEATURES, cut=True)
-    assert G is not None  # noqa: S101 (it is with cut)
+    G = thin_factor(kernel, z, _FEATURES)
     missing = (diagonal - G.square().sum(dim=1)).clamp_min(0.0)
     G = principal(G)
     upto = G.square().sum(dim=0).cumsum(0)  # smallest directions first

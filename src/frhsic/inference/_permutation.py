@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
-from scipy import stats
+from scipy import special, stats
 from torch import Tensor
 
 from frhsic.data import Sensitive
@@ -177,24 +178,33 @@ def _gram_root(X: Tensor) -> Tensor:
 
 
 def tails(values: Tensor) -> Tensor:
-    """Return -log P(a gamma law of the same mean and variance > value), shape ``(k, B + 1)``.
+    """Return -log P(a gamma law of the mean and variance of the row > value), shape ``(k, B + 1)``.
 
     It puts statistics of different scale and skewness on one scale, without the ties of ranks. All B + 1
     values of a row share one fit, in which the observed one has no special place: what is computed from them
-    symmetrically stays exchangeable, so a p-value by their ranks is exact whatever the fit.
+    symmetrically stays exchangeable, so a p-value by their ranks is exact whatever the fit. The largest value
+    of a row is left out of its fit (unless all others are equal), or a strong dependence that one measure
+    alone sees would widen the law by which it is judged, the more the stronger it is.
     """
-    mean, variance = values.mean(dim=1, keepdim=True), values.var(dim=1, keepdim=True)
+    most = values.sort(dim=1).values[:, :-1]
+    mean, variance = most.mean(dim=1, keepdim=True), most.var(dim=1, keepdim=True)
+    equal = variance <= 1e-28 * mean.square()
+    mean = torch.where(equal, values.mean(dim=1, keepdim=True), mean)
+    variance = torch.where(equal, values.var(dim=1, keepdim=True), variance)
     flat = (variance <= 1e-28 * mean.square()) | (mean <= 0)
     mean, variance = torch.where(flat, 1.0, mean), torch.where(flat, 1.0, variance)
-    logs = stats.gamma.logsf(
-        values.numpy(), (mean.square() / variance).numpy(), scale=(variance / mean).numpy()
-    )
+    a, x = (mean.square() / variance).expand_as(values).numpy(), (values * mean / variance).numpy()
+    logs = stats.gamma.logsf(x, a)
+    # Below the floats: the head of the asymptotic series, log(x^(a-1) e^-x / Gamma(a)) - log(1 - (a-1)/x).
+    low = np.isinf(logs)
+    a, x = a[low], x[low]
+    logs[low] = (a - 1.0) * np.log(x) - x - special.gammaln(a) - np.log1p((1.0 - a) / x)
     return torch.where(flat, 0.0, -torch.from_numpy(logs))
 
 
 def rank_pvalue(values: Tensor) -> float:
     """Return the share of values that are at least the first, which is one of them."""
     observed = values[0]
-    # Equal in exact arithmetic, apart by rounding; a tail below the floats is infinite, and inf - inf is nan.
+    # Equal in exact arithmetic, apart by rounding. (inf - inf is nan, and no share is 0.)
     slack = 1e-9 * observed.abs() if torch.isfinite(observed) else 0.0
     return float((values >= observed - slack).double().mean())

@@ -171,7 +171,7 @@ def independence_tests(
     >>> age, income = np.random.default_rng(0).normal(size=(2, 100))
     >>> results = independence_tests(age, {"age": age, "income": income}, random_state=0)
     >>> [result.adjusted for result in results]
-    [0.002, 0.657]
+    [0.002, 0.658]
     """
     z, s = _pair(z, s)
     generator = to_generator(random_state)
