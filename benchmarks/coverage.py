@@ -215,7 +215,9 @@ def work(task: Task) -> Task:
 def summarise(runs: list[Task]) -> list[dict[str, Any]]:
     """Return a row for each interval, n and regime."""
     sums: dict[tuple[str, int, str], dict[str, float]] = {}
-    for run in runs:
+    for run in sorted(
+        runs, key=lambda run: (run["n"], run["regime"], run["first"])
+    ):  # sums to the last digit
         for name, tally in run["tallies"].items():
             cell = sums.setdefault(
                 (name, run["n"], run["regime"]), {"draws": 0.0, **dict.fromkeys(tally, 0.0)}
@@ -271,9 +273,17 @@ def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
                 axis.hlines(y, *row["coverage_95"], color=colour, lw=1.6)
                 face = "white" if row["short"] else colour
                 axis.plot(row["coverage"], y, marker, color=colour, mfc=face, markersize=5)
-                axis.text(1.008, y, f"{row['mean width']:.2g}", fontsize=7, va="center", color=colour)
+                axis.text(
+                    1.015,
+                    y,
+                    f"{row['mean width']:.2g}",
+                    fontsize=7,
+                    va="center",
+                    color=colour,
+                    transform=axis.get_yaxis_transform(),
+                )
         axis.axvline(LEVEL, color="0.4", lw=0.9, ls="--")
-        axis.set_xlim(lowest - 0.005, 1.03)
+        axis.set_xlim(lowest - 0.005, 1.005)
         axis.set_title(
             TITLES[regime] + (f", n = {SIZES[0]} only" if regime == "nearest" else ""), fontsize=10
         )

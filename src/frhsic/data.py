@@ -277,8 +277,9 @@ def to_sensitive(
 
     Parameters
     ----------
-    s : list, array, tensor, column, frame or dict of columns
+    s : list, array, tensor, column, frame, dict of columns or Sensitive
         A named column keeps its name; unnamed ones are called "s", or "s0", "s1", ... when there are several.
+        A ``Sensitive`` stays as it is.
     name : str, default="sensitive_features"
         The argument that error messages name.
     kinds : "continuous", "categorical" or dict of these by column name, optional
@@ -313,6 +314,8 @@ def to_sensitive(
             "'kinds' must be None where 'like' fixes the kinds. Got both. Leave 'kinds' out, or set it when "
             "the earlier columns are read."
         )
+    if isinstance(s, Sensitive):
+        return _as_read(s, name, kinds, like, n_rows, rows_of, min_rows, allow_constant)
     columns = [column for block in _read(s, name) for column in block.columns()]
     _check_rows(columns[0], name, n_rows, rows_of, min_rows)
     default = _unnamed(len(columns))
@@ -331,13 +334,35 @@ def to_sensitive(
             )
         encoded, found = _encode(column, kind, labels, name)
         if not allow_constant and encoded.min() == encoded.max():
-            raise ValueError(
-                f"'{name}' must vary{column.place}. Got a single value in all {len(encoded)} rows. "
-                "Leave the column out or pass rows in which it differs."
-            )
+            raise _constant(name, column.place, len(encoded))
         values.append(encoded)
         categories.append(found)
     return Sensitive(_stack(values, torch.float64), tuple(given), chosen, tuple(categories))
+
+
+def _as_read(
+    s: Sensitive,
+    name: str,
+    kinds: object,
+    like: Sensitive | None,
+    n_rows: int | None,
+    rows_of: str,
+    min_rows: int,
+    allow_constant: bool,
+) -> Sensitive:
+    if kinds is not None or like is not None:
+        raise ValueError(
+            f"'{name}' must not be a Sensitive where 'kinds' or 'like' is given: its kinds are chosen. "
+            "Got one. Leave them out, or pass the columns as they were before."
+        )
+    values = s.values.detach().cpu().double()
+    _check_rows(_Block(values.numpy()), name, n_rows, rows_of, min_rows)
+    for column, title in zip(values.T.numpy(), s.names, strict=True):
+        if not np.isfinite(column).all():
+            raise _missing(~np.isfinite(column), name, _place(title))
+        if not allow_constant and column.min() == column.max():
+            raise _constant(name, _place(title), len(s))
+    return Sensitive(values, s.names, s.kinds, s.categories)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -814,6 +839,13 @@ def _unreadable(x: object, name: str, place: str) -> TypeError:
     return TypeError(
         f"'{name}' must be a table or a column of numbers or labels, with rows of equal length{place}. "
         f"Got a '{type(x).__name__}' that is none. Pass a list, an array, a frame or a dict of columns."
+    )
+
+
+def _constant(name: str, place: str, n: int) -> ValueError:
+    return ValueError(
+        f"'{name}' must vary{place}. Got a single value in all {n} rows. "
+        "Leave the column out or pass rows in which it differs."
     )
 
 

@@ -83,9 +83,7 @@ def equivalence_test(
     if n_draws < 99:
         raise ValueError(f"'n_draws' must be at least 99. Got {n_draws}. Leave it out for 9,999.")
     x = to_matrix(z, name="z", min_rows=8)
-    sensitive = (
-        s if isinstance(s, Sensitive) else to_sensitive(s, name="s", n_rows=len(x), rows_of="z", min_rows=8)
-    )
+    sensitive = to_sensitive(s, name="s", n_rows=len(x), rows_of="z", min_rows=8)
     generator = to_generator(random_state)
     if isinstance(measure, GDP):
         return _gdp(x, sensitive, measure, tolerance, level, n_draws, generator)

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from frhsic.kernels import Kernel
 
-# Rows of the strips in which the Gram matrices are evaluated: n = 20,000 takes 80 MB for each side.
-_STRIP = 500
+# Above the first number of rows the Gram matrices are evaluated twice, in strips of the second number: 80 MB
+# for each side at n = 20,000.
+_WHOLE, _STRIP = 2_048, 500
 
 
 class NullMoments(NamedTuple):
@@ -30,15 +31,19 @@ def null_moments(z: Tensor, s: Tensor, kernel_z: Kernel, kernel_s: Kernel) -> Nu
     with K~ = HKH. The mean is written for kernels of any diagonal; for k(x, x) = 1 it is theirs.
     """
     n = len(z)
-    strips = torch.arange(n, device=z.device).split(_STRIP)
-    rows_k = torch.cat([kernel_z.gram(z[part], z).mean(dim=1) for part in strips])
-    rows_l = torch.cat([kernel_s.gram(s[part], s).mean(dim=1) for part in strips])
+    strips = torch.arange(n, device=z.device).split(_STRIP if n > _WHOLE else n)
+    whole = (kernel_z.gram(z, z), kernel_s.gram(s, s)) if len(strips) == 1 else None
+
+    def grams(part: Tensor) -> tuple[Tensor, Tensor]:
+        return (kernel_z.gram(z[part], z), kernel_s.gram(s[part], s)) if whole is None else whole
+
+    means = [[gram.mean(dim=1) for gram in grams(part)] for part in strips]
+    rows_k, rows_l = (torch.cat(rows) for rows in zip(*means, strict=True))
     half_k, half_l = rows_k - 0.5 * rows_k.mean(), rows_l - 0.5 * rows_l.mean()
     total, squares = z.new_zeros(()), z.new_zeros(())
     for part in strips:
-        K = kernel_z.gram(z[part], z).sub_(half_k[part, None]).sub_(half_k)
-        L = kernel_s.gram(s[part], s).sub_(half_l[part, None]).sub_(half_l)
-        product = K.mul_(L)
+        K, L = grams(part)
+        product = K.sub_(half_k[part, None]).sub_(half_k).mul_(L.sub_(half_l[part, None]).sub_(half_l))
         total += product.sum()
         product[torch.arange(len(part)), part] = 0.0
         squares += product.square_().sum()

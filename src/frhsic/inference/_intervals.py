@@ -11,12 +11,12 @@ from torch import Tensor
 
 from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance
+from frhsic.dependence._lowrank import thin_factor
 from frhsic.dependence._smoothing import bandwidths_of, ranges_of, row_weights
 from frhsic.inference._certificate import population_bound
 from frhsic.inference._complexity import is_standard
 from frhsic.inference._curve import Smoothed, check_draws, check_level, gathered
 from frhsic.inference._embedding import embedding, principal
-from frhsic.inference._permutation import thin_factor
 from frhsic.inference._results import Interval, number
 from frhsic.kernels import Kernel
 

@@ -15,11 +15,13 @@ from frhsic.data import Kind, Sensitive, levels, to_generator, to_matrix, to_sen
 from frhsic.dependence import HSIC, Dependence, DistanceCovariance
 from frhsic.inference._gamma import null_moments
 from frhsic.inference._permutation import (
+    RANK_Z,
     Stratum,
     bandwidth_family,
     limit_values,
     permuted_values,
     rank_pvalue,
+    seen_through_features,
     tails,
     wild_values,
 )
@@ -32,6 +34,8 @@ Method = Literal["permutation", "gamma"]
 MANY_ROWS = 5_000
 # The null moments of Gretton et al. need six rows; below, no test has a level to speak of.
 MIN_ROWS = 6
+# Above, the default test sees several columns of z through features: all pairs would take minutes.
+WIDE_ROWS = 100
 # A level of `given` with fewer rows is left out.
 MIN_LEVEL = 8
 
@@ -107,8 +111,15 @@ def independence_test(
     measures: Sequence[Dependence]
     shares = None
     if dependence is None:
-        measures, shares = bandwidth_family(z, s, generator)
-        words = f"HSIC aggregated over {len(measures)} pairs of bandwidths"
+        family, shares = bandwidth_family(z, s, generator)
+        words = f"HSIC aggregated over {len(family)} pairs of bandwidths"
+        if z.shape[1] > 1 and n > WIDE_ROWS:
+            z, family = seen_through_features(z, family)
+            strata = _with_rows(strata, z)
+            notes += (
+                f"Above {WIDE_ROWS} rows several columns of z enter through {RANK_Z} features per kernel.",
+            )
+        measures = family
     else:
         # Without weights: a scale of z that saw the weights of s would change with the pairing.
         measures = [dependence.calibrate(z, s, generator, freeze=True)]
@@ -116,18 +127,11 @@ def independence_test(
     exact, drawn = True, "permutation"
     if not of_s:
         kernels = [_biased(measure, s.kinds).calibrate(z, s, freeze=True) for measure in measures]
-        values, exact, drawn = (
-            wild_values(kernels, strata, n_permutations, generator),
-            False,
-            "wild bootstrap",
-        )
+        values = wild_values(kernels, strata, n_permutations, generator)
+        exact, drawn = False, "wild bootstrap"
     elif shares is not None and n > MANY_ROWS:
-        values, exact = (
-            limit_values(
-                [_biased(measure, s.kinds) for measure in measures], strata, n_permutations, generator
-            ),
-            False,
-        )
+        kernels = [_biased(measure, s.kinds) for measure in measures]
+        values, exact = limit_values(kernels, strata, n_permutations, generator), False
         notes += (
             f"Above {MANY_ROWS:,} rows the permutation law is drawn in its limit, from thin factors of the "
             "kernels.",
@@ -210,12 +214,6 @@ def holm(pvalues: Sequence[float]) -> list[float]:
 
 def _pair(z: object, s: object) -> tuple[Tensor, Sensitive]:
     z = to_matrix(z, name="z", min_rows=MIN_ROWS)
-    if isinstance(s, Sensitive):
-        if len(s) != len(z):
-            raise ValueError(
-                f"'s' must have {len(z)} rows like 'z'. Got {len(s)}. Drop or align the missing rows first."
-            )
-        return z, s
     return z, to_sensitive(s, name="s", n_rows=len(z), rows_of="z")
 
 
@@ -285,6 +283,12 @@ def _strata(
         for rows, mass in zip(parts, masses, strict=True)
     ]
     return strata, notes
+
+
+def _with_rows(strata: Sequence[Stratum], z: Tensor) -> list[Stratum]:
+    """Return the strata with other columns of z, whose rows stand in the order of the strata."""
+    parts = z.split([len(stratum.z) for stratum in strata])
+    return [replace(stratum, z=part) for stratum, part in zip(strata, parts, strict=True)]
 
 
 def _function_of_s(strata: Sequence[Stratum]) -> bool:

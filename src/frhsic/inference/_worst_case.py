@@ -226,14 +226,7 @@ def fixed_rows(z: object, s: object, dependence: HSIC | None, generator: torch.G
     """Convert at the door; fix the bandwidths on some of the rows, left out then, if no measure came."""
     fewest = 2 * _FEWEST_FIXING if dependence is None else 4
     zs = to_matrix(z, name="z", min_rows=fewest)
-    if isinstance(s, Sensitive):
-        ss = s
-        if len(ss) != len(zs):
-            raise ValueError(
-                f"'s' must have {len(zs)} rows like 'z'. Got {len(ss)}. Drop or align the missing rows first."
-            )
-    else:
-        ss = to_sensitive(s, name="s", n_rows=len(zs), rows_of="z")
+    ss = to_sensitive(s, name="s", n_rows=len(zs), rows_of="z")
     n = len(zs)
     if dependence is not None:
         kernel_s = _checked(dependence, ss)
