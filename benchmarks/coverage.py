@@ -132,7 +132,7 @@ def truths(rho: float) -> dict[str, float]:
 
 
 def tasks_of(draws: int, quick: bool) -> list[Task]:
-    """Return the chunks, those of large samples first."""
+    """Return the chunks; of those with the same draws the large samples first."""
     tasks = []
     for n in reversed(SIZES):
         for regime in REGIMES:
@@ -140,7 +140,7 @@ def tasks_of(draws: int, quick: bool) -> list[Task]:
                 continue
             cell = {"n": n, "regime": regime}
             tasks += chunks(cell, 5, 5) if quick else chunks(cell, draws, 50 if n > 200 else 250)
-    return tasks
+    return sorted(tasks, key=lambda task: task["first"])  # a command that is cut short has seen every cell
 
 
 def outcomes(n: int, regime: str, draw: int) -> Iterator[Outcome]:

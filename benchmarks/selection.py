@@ -384,6 +384,7 @@ def run(arguments: argparse.Namespace) -> None:
                     f"GDP at most {limits['GDP < 0.05']['upper']:.3g}, R^2 {found['r2']:.2f}",
                     flush=True,
                 )
+    names = [name for name in names if chosen_runs(runs, name, arguments.epochs)]
     summary = tables(runs, names, arguments.epochs)
     draw(runs, names, arguments.epochs)
     if not arguments.draw:

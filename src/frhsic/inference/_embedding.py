@@ -28,7 +28,7 @@ from frhsic.kernels import Kernel
 
 # Thin factors are tried above the first number of rows, up to so many columns; Gram matrices are never formed
 # above the second.
-_WHOLE, _MOST_ROWS, _WIDEST = 2_048, 5_000, 128
+_WHOLE, _MOST_ROWS, _WIDEST = 400, 5_000, 128
 # Up to so many rows all eigenvalues are computed; above, so many of the largest, and the rest by its mean.
 _ALL_EIGENVALUES, _LARGEST = 1_200, 128
 # Pairs of principal directions whose products are followed one by one when there are thin factors.
