@@ -345,7 +345,9 @@ def test_no_kernel_touches_the_global_random_state():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_without_rules_are_fixed(name):
-    for kernel in kernels(name):
+    for kernel in kernels(name)[
+        : 1 if name == "Product" else None
+    ]:  # the other one has a factor with an origin
         assert kernel.fixed is True
 
 
@@ -369,20 +371,13 @@ def test_a_whitening_rule_is_not_fixed_and_its_matrix_is(kernel):
     assert (Gaussian(1.0) + 2.0 * OnColumns(kernel(whiten=True), (0, 2))).fixed is False
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=pytest.mark.xfail(strict=True, reason="the origin of a factor moves to the mean row")
-            if name == "Product"
-            else (),
-        )
-        for name in NAMES
-    ],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_fixed_kernel_means_the_same_once_centred_whatever_it_is_bound_to(name):
     x, other = sample(), sample(20, seed=3) + 2.0
     for kernel in kernels(name):
         expected = centred(kernel.bind(x).gram(x, x))
-        torch.testing.assert_close(centred(kernel.bind(other).gram(x, x)), expected, rtol=1e-10, atol=1e-10)
+        found = centred(kernel.bind(other).gram(x, x))
+        if kernel.fixed:
+            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+        else:
+            assert name == "Product"

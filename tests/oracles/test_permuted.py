@@ -212,8 +212,15 @@ def test_the_unbiased_form_refuses_weights_when_permuted_too():
         HSIC(estimator="unbiased").permuted(z, s, permutations, weights_of(s))
 
 
-@pytest.mark.xfail(strict=True, reason="a product does not forget the origin of its factors, 'fixed' does")
 @pytest.mark.parametrize("kernel", [Linear() * Gaussian(1.0), Gaussian(1.0) * Energy()])
 def test_weights_travel_under_a_product_of_kernels_with_an_origin(kernel):
     z, s, permutations = sample(2, CONTINUOUS)
     assert_weights_travel_with_s(HSIC(kernel, Gaussian(1.0)), z + 1.0, s, permutations)
+
+
+@pytest.mark.parametrize(
+    "kernel_s", [Gaussian("scale-free"), Gaussian(1.0, whiten=True), Energy(whiten=True)]
+)
+def test_a_rule_on_s_is_resolved_with_the_weights(kernel_s):
+    z, s, permutations = sample(2, ("continuous", "continuous"))
+    assert_weights_travel_with_s(HSIC(Gaussian(1.0), kernel_s), z, s, permutations)

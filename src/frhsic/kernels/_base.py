@@ -58,6 +58,11 @@ class Kernel(ABC):
         """Whether no scale is a rule any more, so that k(x, y) depends on x and y alone."""
         return True
 
+    @property
+    def anchored(self) -> bool:
+        """Whether it has no origin that ``bind`` would move to the mean row."""
+        return True
+
     def tiles(self, x: Tensor) -> Tiles:
         """Return a function of two ranges of rows that evaluates that block of the Gram matrix of x.
 
@@ -100,6 +105,10 @@ class _Pair(Kernel, ABC):
     @property
     def fixed(self) -> bool:
         return self.left.fixed and self.right.fixed
+
+    @property
+    def anchored(self) -> bool:
+        return self.left.anchored and self.right.anchored
 
     def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
         return type(self)(self.left.bind(x, weights), self.right.bind(x, weights))
@@ -182,6 +191,11 @@ class Product(_Pair):
         return lambda rows, columns: left(rows, columns) * right(rows, columns)
 
     @property
+    def fixed(self) -> bool:
+        """Whether both are, their origins too: centring does not take those out of a product."""
+        return super().fixed and self.anchored
+
+    @property
     def bound(self) -> float:
         """The product of both bounds."""
         return self.left.bound * self.right.bound
@@ -262,6 +276,11 @@ class Scaled(Kernel):
         """That of the kernel inside."""
         return self.kernel.fixed
 
+    @property
+    def anchored(self) -> bool:
+        """That of the kernel inside."""
+        return self.kernel.anchored
+
 
 @dataclass(frozen=True, eq=False)
 class OnColumns(Kernel):
@@ -327,3 +346,8 @@ class OnColumns(Kernel):
     def fixed(self) -> bool:
         """That of the kernel inside."""
         return self.kernel.fixed
+
+    @property
+    def anchored(self) -> bool:
+        """That of the kernel inside."""
+        return self.kernel.anchored

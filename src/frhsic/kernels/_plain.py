@@ -58,6 +58,11 @@ class _Anchored(Kernel, ABC):
         """Whether the whitening is a matrix or absent; the origin does not matter once centred."""
         return self.whiten is not True
 
+    @property
+    def anchored(self) -> bool:
+        """Whether the origin is a point, not the mean row of what comes."""
+        return self.origin is not None
+
 
 class Linear(_Anchored):
     """The similarity <x, y>: it sees the covariance of x with s and nothing else, so a U-shape is invisible.

@@ -1,0 +1,292 @@
+"""What holds for every interval and curve: shape, refusals, repeatability, and that each argument counts."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from frhsic.dependence import EIPM, GDP, HSIC, BinnedMMD, DistanceCovariance
+from frhsic.inference import _embedding, _intervals, conditional_curve, confidence_interval
+from frhsic.kernels import Gaussian
+
+MEASURES = [
+    HSIC(),
+    HSIC(root=True),
+    HSIC(normalized=True),
+    DistanceCovariance(normalized=True, root=True),
+    GDP(),
+    EIPM(),
+    EIPM(root=False, anchors=20),
+]
+
+
+def pair(n=120, rho=0.5, seed=0):
+    rng = np.random.default_rng(seed)
+    s = rng.normal(size=n)
+    return rho * s + math.sqrt(1 - rho**2) * rng.normal(size=n), s
+
+
+def interval(z, s, measure=None, **options):
+    return confidence_interval(z, s, dependence=measure, **{"random_state": 0, "n_draws": 199} | options)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.9])
+@pytest.mark.parametrize("measure", MEASURES, ids=repr)
+def test_an_interval_holds_its_estimate_and_prints_as_a_sentence(measure, rho):
+    for seed in range(5):
+        z, s = pair(rho=rho, seed=seed)
+        result = interval(z, pd.Series(s, name="age"), measure)
+        assert result.low <= result.estimate <= result.high
+        assert all(map(math.isfinite, (result.low, result.high, result.floor, result.floor_high)))
+        assert result.floor < result.floor_high
+        assert " on age is " in str(result)
+        assert "Target: " in str(result)
+        assert json.loads(json.dumps(result.to_dict()))["n"] == 120
+        assert len(result.to_frame()) == 1
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=repr)
+def test_a_higher_level_is_wider_and_the_same_seed_the_same(measure):
+    z, s = pair()
+    narrow, wide = (interval(z, s, measure, level=level) for level in (0.8, 0.99))
+    assert wide.low <= narrow.low < narrow.high < wide.high
+    assert interval(z, s, measure) == interval(z, s, measure)
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=repr)
+def test_the_floor_may_be_left_out_without_changing_the_interval(measure):
+    z, s = pair()
+    with_floor, without = interval(z, s, measure), interval(z, s, measure, floor=False)
+    assert without.floor is None
+    assert without.floor_high is None
+    assert (with_floor.low, with_floor.high) == (without.low, without.high)
+
+
+@pytest.mark.parametrize("measure", [None, GDP(), EIPM()], ids=repr)
+def test_draws_and_seed_count(measure):
+    z, s = pair(rho=0.1)
+    assert interval(z, s, measure, random_state=1).high != interval(z, s, measure, random_state=2).high
+    assert interval(z, s, measure, n_draws=150).high != interval(z, s, measure, n_draws=199).high
+
+
+def test_the_default_is_normalised_hsic():
+    z, s = pair()
+    assert interval(z, s) == interval(z, s, HSIC(estimator="unbiased", normalized=True))
+    assert interval(z, s).measure == "normalised HSIC"
+
+
+def test_biased_and_unbiased_hsic_have_one_interval():
+    z, s = pair()
+    assert interval(z, s, HSIC()) == interval(z, s, HSIC(estimator="unbiased"))
+
+
+def test_a_negative_estimate_is_inside_and_explained():
+    results = [interval(*pair(rho=0.0, seed=seed), floor=False) for seed in range(10)]
+    negative = [result for result in results if result.estimate < 0]
+    assert negative
+    for result in negative:
+        assert result.low == result.estimate
+        assert "Below zero is no value of the target" in str(result)
+
+
+def test_a_normalised_interval_ends_at_one():
+    _, s = pair()
+    assert interval(s, s, HSIC(normalized=True)).high == 1.0
+
+
+def test_the_bound_at_every_n_is_given_for_kernels_within_zero_and_one_only():
+    z, s = pair()
+    assert "At every n" in str(interval(z, s, HSIC()))
+    assert "At every n" not in str(interval(z, s, DistanceCovariance()))
+
+
+@pytest.mark.parametrize("measure", [None, DistanceCovariance(), EIPM(Gaussian(3.0))], ids=repr)
+def test_representations_of_many_columns_and_several_attributes_are_taken(measure):
+    rng = np.random.default_rng(0)
+    s = rng.normal(size=(150, 2))
+    z = rng.normal(size=(150, 12))
+    z[:, 0] += s[:, 0]
+    result = interval(z, {"age": s[:, 0], "income": s[:, 1]}, measure)
+    assert result.attributes == ("age", "income")
+    assert result.low <= result.estimate <= result.high
+
+
+def test_categories_make_level_means():
+    rng = np.random.default_rng(0)
+    group = rng.choice(["a", "b", "c"], 300)
+    z = (group == "a") + rng.normal(size=300)
+    for measure in (GDP(), EIPM()):
+        assert "the true curve, level by level" in interval(z, {"group": group}, measure).target
+    assert interval(z, {"group": group}).low > 0
+
+
+def test_a_bandwidth_that_stays_within_levels_has_the_true_curve_as_its_target():
+    rng = np.random.default_rng(0)
+    age = rng.integers(20, 40, 1_000)
+    z = rng.normal(size=1_000)
+    assert interval(z, age, GDP(1e-6)).target == "the GDP of the true curve, level by level"
+    assert interval(z, age, GDP(0.1)).target == (
+        "the GDP of the curve smoothed along s with bandwidth 1.9, not the true one"
+    )
+
+
+def test_two_columns_of_probabilities_have_the_interval_of_one():
+    z, s = pair()
+    p = 1 / (1 + np.exp(-z))
+    both, one = interval(np.column_stack((p, 1 - p)), s, GDP()), interval(p, s, GDP())
+    assert both.estimate == pytest.approx(one.estimate)
+    assert (both.low, both.high) == pytest.approx((one.low, one.high), rel=0.05)  # other draws
+
+
+def test_thin_factors_and_gram_matrices_agree(monkeypatch):
+    z, s = pair(400)
+    whole = interval(z, s, n_draws=4_000, floor=False)
+    monkeypatch.setattr(_embedding, "_WHOLE", 100)
+    thin = interval(z, s, n_draws=4_000, floor=False)
+    assert (thin.low, thin.estimate, thin.high) == pytest.approx((whole.low, whole.estimate, whole.high))
+
+
+def test_a_subsample_is_stated_and_its_rows_are_what_is_counted(monkeypatch):
+    z, s = pair(600)
+    monkeypatch.setattr(_intervals, "_MOST_ROWS_EIPM", 300)
+    monkeypatch.setattr(_embedding, "_WHOLE", 200)
+    monkeypatch.setattr(_embedding, "_MOST_ROWS", 300)
+    for measure in (EIPM(), DistanceCovariance(normalized=True)):
+        result = interval(z, s, measure)
+        assert result.n == 300
+        assert "A random subsample of 300 of 600 rows was used." in result.notes
+
+
+def test_the_floor_of_many_rows_shrinks_as_one_over_n(monkeypatch):
+    z, s = pair(800)
+    whole = interval(z, s).floor_high
+    monkeypatch.setattr(_intervals, "_FLOOR_ROWS", 200)
+    assert interval(z, s).floor_high == pytest.approx(whole, rel=0.4)
+
+
+def test_a_hundred_thousand_rows_take_seconds():
+    """Memory too: a Gram matrix of these would be 80 GB."""
+    z, s = pair(100_000)
+    result = interval(z, s, floor=False)
+    assert result.n == 100_000
+    assert 0.10 < result.low < result.high < 0.20
+    assert result.high - result.low < 0.01
+    assert interval(z, s, GDP(), floor=False).high < 0.3
+
+
+# ---- refusals
+
+
+def test_measures_without_an_interval_are_refused_by_name():
+    with pytest.raises(TypeError, match=r"must be HSIC, DistanceCovariance, GDP or EIPM.*Got BinnedMMD"):
+        interval(*pair(), BinnedMMD())
+
+
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        (HSIC(reference="uniform"), "reference='product'.*Got 'uniform'"),
+        (GDP(weighting="grid"), "weighting='population'.*Got 'grid'"),
+    ],
+)
+def test_forms_without_a_target_are_refused(measure, message):
+    with pytest.raises(ValueError, match=message):
+        interval(*pair(), measure)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"level": 1.0}, "'level' must lie between 0 and 1. Got 1.0"),
+        ({"n_draws": 3}, "'n_draws' must be at least 19. Got 3"),
+    ],
+)
+@pytest.mark.parametrize("function", [confidence_interval, conditional_curve])
+def test_wrong_options_are_refused(function, options, message):
+    with pytest.raises(ValueError, match=message):
+        function(*pair(), **options)
+
+
+def test_a_constant_score_is_refused():
+    with pytest.raises(ValueError, match="'z' must vary"):
+        interval(np.ones(50), np.arange(50))
+
+
+def test_values_of_s_that_stand_alone_are_refused_without_smoothing():
+    with pytest.raises(ValueError, match=r"at least two rows behind most points.*Got 0%"):
+        interval(*pair(), GDP(1e-9))
+
+
+def test_bins_wider_than_the_bandwidth_are_refused():
+    with pytest.raises(ValueError, match="at least two rows behind most points"):
+        interval(*pair(20_000), GDP(1e-5))
+
+
+# ---- the curve
+
+
+def curve(z, s, **options):
+    return conditional_curve(z, s, **{"random_state": 0, "n_draws": 199} | options)
+
+
+def test_a_curve_lies_in_its_band_and_its_mass_sums_to_one():
+    z, s = pair(300)
+    for smooth, column in ((None, s), (True, np.round(s)), (False, np.round(s))):
+        result = curve(z, column, smooth=smooth)
+        assert sum(result.mass) == pytest.approx(1.0)
+        assert all(a < b < c for a, b, c in zip(result.low, result.mean, result.high, strict=True))
+        assert list(result.points) == sorted(result.points)
+        assert result.overall == pytest.approx(z.mean())
+        assert len(result.to_frame()) == len(result.points)
+        assert "simultaneous band" in str(result)
+
+
+def test_none_smooths_what_has_many_values_and_takes_the_means_of_few():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=1_000)
+    few, many = rng.integers(0, 30, 1_000), rng.integers(0, 90, 1_000)
+    assert curve(z, few).target == "the true curve, level by level"
+    assert curve(z, many).target.startswith("the curve smoothed")
+    assert curve(z, many.astype(str)).target == "the true curve, level by level"
+    assert curve(z, few, smooth=True).target.startswith("the curve smoothed")
+    assert curve(z, many, smooth=False).target == "the true curve, level by level"
+
+
+def test_every_option_of_the_curve_counts():
+    z, s = pair(300)
+    plain = curve(z, s)
+    assert curve(z, s, bandwidth_s=0.3).mean != plain.mean
+    assert len(curve(z, s, n_points=50).points) == 50
+    assert curve(z, s, level=0.5).high[10] < plain.high[10]
+    assert curve(z, s, n_draws=99).high != plain.high
+    assert curve(z, s, random_state=1).high != plain.high
+    assert curve(z, s) == plain
+
+
+def test_whole_weights_repeat_rows_in_the_curve():
+    rng = np.random.default_rng(0)
+    s, z = rng.integers(0, 3, 200), rng.normal(size=200)
+    w = rng.integers(0, 4, 200)
+    weighted, repeated = curve(z, s, sample_weight=w), curve(np.repeat(z, w), np.repeat(s, w))
+    assert weighted.mean == pytest.approx(repeated.mean)
+    assert weighted.mass == pytest.approx(repeated.mass)
+    assert weighted.overall == pytest.approx(repeated.overall)
+    # Repeated rows tell nothing new: the band must not shrink as if they did.
+    assert weighted.high[0] - weighted.low[0] > 1.2 * (repeated.high[0] - repeated.low[0])
+
+
+def test_a_constant_score_has_a_band_of_no_width():
+    result = curve(np.ones(100), np.arange(100) % 4)
+    assert result.low == result.high == (1.0,) * 4
+
+
+def test_a_curve_along_several_columns_or_without_smoothing_along_many_values_is_refused():
+    z, s = pair(2_000)
+    with pytest.raises(ValueError, match="'s' must be one column"):
+        curve(z, np.column_stack((s, s)))
+    with pytest.raises(ValueError, match="'smooth' must not be False with more than 1,024"):
+        curve(z, s, smooth=False)
+    with pytest.raises(ValueError, match="'n_points' must be at least 2"):
+        curve(z, s, n_points=1)

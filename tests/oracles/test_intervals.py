@@ -1,0 +1,318 @@
+"""Intervals, curves and their error process against loops that write the definitions down again."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm, t
+
+from frhsic.data import Sensitive
+from frhsic.dependence import EIPM, GDP, HSIC, DistanceCovariance
+from frhsic.inference import Curve, _curve, _intervals, conditional_curve, confidence_interval, gdp_from_band
+from frhsic.inference._curve import Smoothed, gathered
+from frhsic.kernels import Gaussian
+
+DRAWS = 4_000
+
+
+def sample(n=60, rho=0.6, seed=0):
+    rng = np.random.default_rng(seed)
+    s = rng.normal(size=n)
+    return rho * s + math.sqrt(1 - rho**2) * rng.normal(size=n), s
+
+
+def weights_at(a, s, w, h):
+    v = np.array([w[i] * math.exp(-0.5 * ((s[i] - a) / h) ** 2) for i in range(len(s))])
+    return v / v.sum()
+
+
+def smoothed(z, s, h, w=None):
+    w = np.full(len(s), 1 / len(s)) if w is None else w / w.sum()
+    groups = gathered(Sensitive.of(torch.tensor(s)), torch.tensor(w), torch.Generator().manual_seed(0))
+    return Smoothed.of(torch.tensor(z).reshape(len(s), -1), groups, [h])
+
+
+# ---- kernels
+
+
+def centred_products(z, s, sigma=1.0):
+    n = len(z)
+    H = np.eye(n) - 1 / n
+    K, L = (H @ np.exp(-0.5 * np.subtract.outer(x, x) ** 2 / sigma**2) @ H for x in (z, s))
+    return K, L
+
+
+def test_the_normal_interval_is_that_of_the_root_of_the_unbiased_form():
+    z, s = sample(120, 0.8)
+    measure = HSIC(Gaussian(1.0), Gaussian(1.0))
+    result = confidence_interval(z, s, dependence=measure, level=0.9, random_state=0, floor=False)
+    K, L = centred_products(z, s)
+    n = len(z)
+    influence = [2 * (sum(K[i, j] * L[i, j] for j in range(n)) / n - (K * L).sum() / n**2) for i in range(n)]
+    se = math.sqrt(np.var(influence, ddof=1) / n)
+    estimate = HSIC(Gaussian(1.0), Gaussian(1.0), estimator="unbiased")(
+        torch.tensor(z), torch.tensor(s)
+    ).item()
+    half = norm.ppf(0.95) * se / (2 * math.sqrt(estimate))
+    assert result.method.startswith("normal")
+    assert result.estimate == pytest.approx(estimate)
+    assert (result.low, result.high) == pytest.approx(
+        [(math.sqrt(estimate) + k * half) ** 2 for k in (-1, 1)]
+    )
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_near_independence_the_upper_end_is_the_triangle_inequality(normalized):
+    z, s = sample(80, 0.0, seed=3)
+    measure = HSIC(Gaussian(1.0), Gaussian(1.0), normalized=normalized)
+    result = confidence_interval(z, s, dependence=measure, random_state=0, n_draws=DRAWS, floor=False)
+    K, L = centred_products(z, s)
+    n = len(z)
+    A = K * L
+    A = A - A.mean(axis=0) - A.mean(axis=1)[:, None] + A.mean()
+    xi = np.random.default_rng(5).normal(size=(DRAWS, n))
+    radius = np.quantile([math.sqrt(max(x @ A @ x, 0.0)) / n for x in xi], 0.95)
+    side = HSIC(Gaussian(1.0), Gaussian(1.0), estimator="unbiased")
+    zz, ss = (side(torch.tensor(x), torch.tensor(x)).item() for x in (z, s))
+    expected = (math.sqrt((K * L).sum()) / n + radius) ** 2 / (math.sqrt(zz * ss) if normalized else 1.0)
+    assert result.method.startswith("bound")
+    assert result.high == pytest.approx(expected, rel=0.05)
+    assert result.low == min(0.0, result.estimate)
+
+
+def test_distance_correlation_is_the_root_of_the_normalised_energy_hsic():
+    z, s = sample(100, 0.7)
+    result = confidence_interval(
+        z, s, dependence=DistanceCovariance(normalized=True, root=True), random_state=0, floor=False
+    )
+    squared = confidence_interval(
+        z, s, dependence=DistanceCovariance(normalized=True), random_state=0, floor=False
+    )
+    own = DistanceCovariance(normalized=True, estimator="unbiased")(torch.tensor(z), torch.tensor(s)).item()
+    assert squared.estimate == pytest.approx(own)
+    ends = [math.sqrt(value) for value in (squared.low, squared.estimate, squared.high)]
+    assert [result.low, result.estimate, result.high] == pytest.approx(ends)
+
+
+def test_the_floor_of_hsic_is_its_mean_and_quantile_under_permutations():
+    z, s = sample(60, 0.5)
+    measure = HSIC(Gaussian(1.0), Gaussian(1.0), estimator="unbiased")
+    result = confidence_interval(z, s, dependence=measure, random_state=0)
+    rng = np.random.default_rng(1)
+    orders = torch.tensor(np.array([rng.permutation(60) for _ in range(2_000)]))
+    null = measure.permuted(torch.tensor(z), torch.tensor(s), orders).numpy()
+    assert result.floor == pytest.approx(null.mean(), abs=4 * null.std() / math.sqrt(199))
+    assert np.quantile(null, 0.90) < result.floor_high < np.quantile(null, 0.985)
+
+
+# ---- the error process
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_curve_and_variance_are_the_weighted_sums_of_their_definition(weighted):
+    z, s = sample(150)
+    w = np.random.default_rng(1).uniform(0.5, 2.0, len(z)) if weighted else np.ones(len(z))
+    w = w / w.sum()
+    h = 1.0
+    process = smoothed(z, s, h, w).at(torch.tensor([[-0.3], [0.4]], dtype=torch.float64))
+    for a, (mean, variance) in zip(
+        (-0.3, 0.4), zip(process.mean[:, 0].tolist(), process.variance.tolist(), strict=True), strict=True
+    ):
+        W = weights_at(a, s, w, h)
+        m = sum(W[i] * z[i] for i in range(len(z)))
+        naive = sum(W[i] ** 2 * (z[i] - m) ** 2 for i in range(len(z))) / (1 - sum(W**2))
+        assert mean == pytest.approx(m - w @ z)
+        assert variance == pytest.approx(naive)
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_draws_have_the_covariance_of_the_multiplier_sums(gap):
+    z, s = sample(150)
+    points = torch.tensor([[-0.5], [0.0], [0.8]], dtype=torch.float64)
+    process = smoothed(z, s, 1.0).at(points)
+    blocks = [
+        errors[..., 0] for errors, _ in process.draws(20_000, torch.Generator().manual_seed(1), gap=gap)
+    ]
+    ours = np.cov(torch.cat(blocks, dim=1).numpy())
+    n = len(z)
+    psi = []
+    for a in points[:, 0].tolist():
+        W = weights_at(a, s, np.full(n, 1 / n), 1.0)
+        row = W * (z - W @ z) / math.sqrt(1 - sum(W**2))
+        psi.append(row - gap * (z - z.mean()) / n)
+    twin = np.array(psi) @ np.array(psi).T
+    assert ours == pytest.approx(twin, rel=0.06, abs=0.01 * twin.max())
+
+
+def test_gathering_rows_on_bins_changes_the_process_hardly(monkeypatch):
+    z, s = sample(900)
+    points = torch.tensor([[-1.0], [0.0], [1.0]], dtype=torch.float64)
+    whole = smoothed(z, s, 0.5)
+    monkeypatch.setattr(_curve, "_GROUPS", 150)
+    binned = smoothed(z, s, 0.5)
+    assert len(binned.groups.sizes) == 150
+    assert binned.at(points).mean == pytest.approx(whole.at(points).mean, abs=5e-3)
+    assert binned.at(points).variance == pytest.approx(whole.at(points).variance, rel=0.02)
+    assert binned.pooled == pytest.approx(whole.pooled, rel=0.02)
+
+
+def test_gathered_levels_are_the_same_as_single_rows():
+    """Ties share a group: the process of 300 rows on 7 levels, against one in which no two rows are tied."""
+    rng = np.random.default_rng(0)
+    s = rng.integers(0, 7, 300).astype(float)
+    z = 0.1 * s + rng.normal(size=300)
+    tied, apart = smoothed(z, s, 0.7), smoothed(z, s + 1e-9 * np.arange(300), 0.7)
+    assert (len(tied.groups.sizes), len(apart.groups.sizes)) == (7, 300)
+    points = torch.arange(7.0, dtype=torch.float64)[:, None]
+    assert tied.at(points).mean == pytest.approx(apart.at(points).mean, abs=1e-7)
+    assert tied.at(points).variance == pytest.approx(apart.at(points).variance, rel=1e-6)
+
+
+def test_a_level_of_one_row_takes_the_variance_of_the_others():
+    rng = np.random.default_rng(0)
+    s = np.append(rng.integers(0, 4, 400), 9).astype(float)
+    z = rng.normal(size=401)
+    curve = smoothed(z, s, 1e-6)
+    within = sum(((z[s == k] - z[s == k].mean()) ** 2).sum() * n / (n - 1) for k, n in _counts(s)) / 400
+    assert curve.pooled == pytest.approx(within)
+    assert curve.at(torch.tensor([[9.0]], dtype=torch.float64)).variance.item() == pytest.approx(within)
+    assert "0.2% of the rows" in curve.notes()[0]
+
+
+def _counts(s):
+    return [(k, int((s == k).sum())) for k in range(4)]
+
+
+# ---- GDP and EIPM
+
+
+def naive_bound(z, s, h, draws=DRAWS, seed=3):
+    """sum_a pi_a |e*_a| + |zeta*| with every point in doubt, by loops over points."""
+    n = len(z)
+    xi = np.random.default_rng(seed).normal(size=(draws, n))
+    e, g = [], []
+    for a in s:
+        W = weights_at(a, s, np.full(n, 1 / n), h)
+        m = W @ z
+        g.append(abs(m - z.mean()))
+        psi = W * (z - m) / math.sqrt(1 - sum(W**2)) - (z - z.mean()) / n
+        e.append(np.abs(xi @ psi))
+    zeta = np.abs(xi @ (np.array(g) - np.mean(g))) / n
+    return np.mean(e, axis=0) + zeta
+
+
+def test_gdp_is_its_own_value_and_its_radius_the_quantile_of_the_bound():
+    z, s = sample(100, 0.1, seed=4)  # all gaps in doubt
+    measure = GDP(0.8, range_s=1.0)
+    result = confidence_interval(z, s, dependence=measure, n_draws=DRAWS, random_state=0, floor=False)
+    assert result.estimate == pytest.approx(measure(torch.tensor(z), torch.tensor(s)).item())
+    expected = np.quantile(naive_bound(z, s, 0.8), 0.95)
+    assert result.high - result.estimate == pytest.approx(expected, rel=0.05)
+    assert result.low == pytest.approx(max(0.0, 2 * result.estimate - result.high))
+
+
+def test_gaps_beyond_doubt_move_with_their_signed_error():
+    """Two levels far apart: GDP is then p (1 - p) |difference|-like, and its radius that of a normal mean."""
+    rng = np.random.default_rng(0)
+    s = np.repeat([0.0, 1.0], 200)
+    z = 5.0 * s + rng.normal(size=400)
+    result = confidence_interval(z, s, dependence=GDP(1e-6), n_draws=20_000, random_state=0, floor=False)
+    x, y = z[:200], z[200:]
+    # With equal halves the gap is half the difference at both levels, and the law of s adds nothing.
+    se = 0.5 * math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 200)
+    assert result.estimate == pytest.approx(0.5 * (y.mean() - x.mean()))
+    assert result.high - result.estimate == pytest.approx(norm.ppf(0.975) * se, rel=0.03)
+    assert result.target == "the GDP of the true curve, level by level"
+
+
+def test_eipm_is_its_own_value_and_its_radius_the_quantile_of_the_bound():
+    z, s = sample(70, 0.0, seed=2)
+    h, n = 0.8, 70
+    measure = EIPM(Gaussian(1.0), h, range_s=1.0)
+    result = confidence_interval(z, s, dependence=measure, n_draws=DRAWS, random_state=0, floor=False)
+    assert result.estimate == pytest.approx(measure(torch.tensor(z), torch.tensor(s)).item())
+    K = np.exp(-0.5 * np.subtract.outer(z, z) ** 2)
+    xi = np.random.default_rng(1).normal(size=(DRAWS, n))
+    e, g = [], []
+    for a in s:
+        W = weights_at(a, s, np.full(n, 1 / n), h)
+        # sum_i xi_i psi_i in coordinates of the feature maps: xi_i W_i - (xi . W) W, less the marginal part.
+        own = (xi * W - (xi @ W)[:, None] * W) / math.sqrt(1 - sum(W**2))
+        c = own - (xi - xi.mean(axis=1, keepdims=True)) / n
+        e.append(np.sqrt(np.maximum(((c @ K) * c).sum(axis=1), 0.0)))
+        d = W - 1 / n
+        g.append(math.sqrt(d @ K @ d))
+    bound = np.mean(e, axis=0) + np.abs(xi @ (np.array(g) - np.mean(g))) / n
+    assert result.high - result.estimate == pytest.approx(np.quantile(bound, 0.95), rel=0.05)
+
+
+def test_features_and_what_they_miss_make_up_the_kernel():
+    z = torch.tensor(np.random.default_rng(0).normal(size=(200, 20)))
+    kernel = Gaussian(4.0)
+    G, missing = _intervals._features(kernel, z)
+    n = len(z)
+    H = torch.eye(n, dtype=torch.float64) - 1 / n
+    whole = (H @ kernel.gram(z, z) @ H).trace().item()
+    assert 0 < missing.sum().item() < 0.7 * whole
+    assert (G.square().sum() + missing.sum()).item() == pytest.approx(whole, rel=0.02)
+
+
+@pytest.mark.parametrize("measure", [GDP(0.5, range_s=1.0), EIPM(Gaussian(1.0), 0.5, range_s=1.0)], ids=repr)
+def test_the_smoothed_floor_is_the_mean_of_the_measure_under_permutations(measure):
+    z, s = sample(90, 0.6)
+    result = confidence_interval(z, s, dependence=measure, random_state=0)
+    rng = np.random.default_rng(1)
+    orders = torch.tensor(np.array([rng.permutation(90) for _ in range(400)]))
+    null = measure.permuted(torch.tensor(z), torch.tensor(s), orders).numpy()
+    assert result.floor == pytest.approx(null.mean(), abs=4 * null.std() / math.sqrt(130))
+    assert np.quantile(null, 0.89) < result.floor_high < np.quantile(null, 0.99)
+
+
+# ---- the curve
+
+
+def test_level_means_have_the_t_band_of_their_levels():
+    rng = np.random.default_rng(0)
+    s = np.repeat(np.arange(5), 120)
+    z = (1 + 0.2 * s) * rng.normal(size=600) + 0.2 * s
+    curve = conditional_curve(z, s, n_draws=20_000, random_state=0)
+    assert curve.points == (0.0, 1.0, 2.0, 3.0, 4.0)
+    assert curve.mass == pytest.approx([0.2] * 5)
+    assert curve.mean == pytest.approx([z[s == k].mean() for k in range(5)])
+    # The largest of five independent |normals|, then the same tail of Student's law.
+    c = t.isf(norm.sf(norm.ppf(0.5 + 0.5 * 0.95 ** (1 / 5))), 119)
+    for k in range(5):
+        half = (curve.high[k] - curve.low[k]) / 2
+        assert half == pytest.approx(c * z[s == k].std(ddof=1) / math.sqrt(120), rel=0.03)
+
+
+def test_small_levels_take_the_larger_of_their_own_and_the_common_variance():
+    rng = np.random.default_rng(0)
+    s = np.repeat(np.arange(4), 40)
+    z = np.array([0.2, 1.0, 1.0, 3.0])[s] * rng.normal(size=160)
+    curve = conditional_curve(z, s, random_state=0)
+    half = (np.array(curve.high) - curve.low) / 2
+    own = np.array([z[s == k].var(ddof=1) for k in range(4)])
+    assert half / half[3] == pytest.approx(np.sqrt(np.maximum(own, own.mean()) / own[3]))
+
+
+def test_equal_mass_points_stand_for_equal_shares():
+    _, s = sample(500)
+    points, mass = _curve.equal_mass(smoothed(s, s, 1.0).groups, 10)
+    assert points[:, 0].numpy() == pytest.approx(np.quantile(s, (np.arange(10) + 0.5) / 10), abs=0.05)
+    assert mass.numpy() == pytest.approx([0.1] * 10)
+
+
+def test_gdp_from_band_is_the_range_of_gdp_inside_the_band():
+    """By brute force over curves that touch an end of the band or the overall mean at each point."""
+    low, high, mass, overall = (0.0, 0.3, -0.5), (0.4, 0.9, -0.1), (0.5, 0.3, 0.2), 0.1
+    curve = Curve((0.0, 1.0, 2.0), (0.2, 0.6, -0.3), low, high, mass, overall, 0.95, "", ("s",), 100)
+    options = [sorted({a, b, min(max(overall, a), b)}) for a, b in zip(low, high, strict=True)]
+    values = [
+        sum(p * abs(m - overall) for p, m in zip(mass, (x, y, w), strict=True))
+        for x in options[0]
+        for y in options[1]
+        for w in options[2]
+    ]
+    assert gdp_from_band(curve) == pytest.approx((min(values), max(values)))
