@@ -73,5 +73,7 @@ def write(name: str, result: dict[str, Any]) -> Path:
     """Write a result as JSON under benchmarks/results and return its path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / name
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(result, indent=1) + "\n")
+    draft.replace(path)  # at once: a command killed here leaves the old file or the new one
     return path

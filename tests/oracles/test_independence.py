@@ -631,21 +631,6 @@ def test_holm_of_nothing_is_nothing_and_the_order_stays():
     assert holm([0.5, 0.01, 0.9]) == pytest.approx([1.0, 0.03, 1.0])
 
 
-@pytest.mark.parametrize("rank", [1, 5, 33])
-def test_a_thin_factor_keeps_the_principal_directions_of_few_rows(rank):
-    """With 4 rank >= n every row is seen: the directions are those of the Gram matrix itself."""
-    z, _ = sample(50, d=3)
-    K = gaussian(z, 0.7)
-    F = thin_factor(Gaussian(0.7), torch.tensor(z), rank).numpy()
-    assert F.shape == (50, rank)
-    assert np.linalg.eigvalsh(K - F @ F.T).min() > -1e-8  # a kernel matrix below that of z
-    if 4 * rank >= 50:
-        expected = np.linalg.eigvalsh(K)[::-1][:rank]
-        found = np.linalg.eigvalsh(F @ F.T)[::-1][:rank]
-        np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert torch.equal(thin_factor(Gaussian(0.7), torch.tensor(z), rank), torch.tensor(F))
-
-
 def test_a_thin_factor_of_low_rank_is_the_pivoted_one():
     _, s = sample(50, d=3)
     complete = pivoted_factor(Gaussian(6.0), torch.tensor(s)[:, None])

@@ -50,4 +50,6 @@ def thin_factor(kernel: Kernel, x: Tensor, rank: int) -> Tensor:
     values, vectors = torch.linalg.eigh(kernel.gram(x[seen], x[seen]))
     kept = values > 1e-10 * values[-1]
     G = kernel.gram(x, x[seen]) @ (vectors[:, kept] / values[kept].sqrt())
-    return G @ torch.linalg.eigh(G.mT @ G).eigenvectors[:, -rank:]
+    mean = G.mean(dim=0)
+    directions = torch.linalg.eigh(G.mT @ G - len(x) * torch.outer(mean, mean)).eigenvectors
+    return G @ directions[:, -rank:]

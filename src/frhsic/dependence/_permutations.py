@@ -10,8 +10,9 @@ from frhsic.dependence._lowrank import pivoted_factor
 from frhsic.dependence._tiles import TILE, WHOLE
 from frhsic.kernels import Kernel
 
-# Permutations are evaluated in chunks of about this many float64 numbers: 32 MB, three times over.
-_CHUNK = 4_000_000
+# Permutations are evaluated in chunks of about this many float64 numbers, three times over: 8 MB, or 128 MB
+# where each chunk evaluates the kernel anew.
+_CHUNK, _LARGE_CHUNK = 1_000_000, 16_000_000
 
 
 def permuted_hsic(
@@ -54,16 +55,18 @@ def _factored(
     G = None if G is None else G.to(x)
     whole = kernel.gram(x, x) if G is None and n <= WHOLE else None
     products = []
-    for orders in permutations.split(max(1, _CHUNK // (n * max(r, 1)))):
+    size = _LARGE_CHUNK if G is None and whole is None else _CHUNK
+    for orders in permutations.split(max(1, size // (n * max(r, 1)))):
         permuted = F[orders]  # (c, n, r)
         if G is not None:
             products.append((G.mT @ permuted).square().sum(dim=(1, 2)))
             continue
         flat = permuted.movedim(0, 1).reshape(n, -1)  # (n, c r)
         total = flat.new_zeros(len(orders))
-        for rows in torch.arange(n, device=F.device).split(WHOLE):
+        for start in range(0, n, n if whole is not None else TILE):
+            rows = slice(start, n if whole is not None else start + TILE)
             K = kernel.gram(x[rows], x) if whole is None else whole
-            total += ((K @ flat) * flat[rows]).sum(dim=0).reshape(len(orders), r).sum(dim=1)
+            total += (K @ flat).mul_(flat[rows]).sum(dim=0).reshape(len(orders), r).sum(dim=1)
         products.append(total)
     w = x.new_full((n,), 1.0 / n)
     # Rows of F F' sum to zero, so the biased form needs its products alone; the unbiased one needs diagonals.

@@ -353,14 +353,14 @@ def _errors(
 
 
 def _features(kernel: Kernel, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Return features G with G G' near the Gram matrix, and what is missing on its diagonal.
+    """Return features G with G G' near the centred Gram matrix, and what is missing on its diagonal.
 
     What they leave out is spread over many directions, so that its norm hardly varies.
     """
-    diagonal = kernel.diagonal(z)
-    G = thin_factor(kernel, z, _FEATURES)
-    missing = (diagonal - G.square().sum(dim=1)).clamp_min(0.0)
-    G = principal(G)
+    G = principal(thin_factor(kernel, z, _FEATURES))
+    rows = torch.cat([kernel.gram(part, z).mean(dim=1) for part in z.split(1_000)])
+    centred = kernel.diagonal(z) - 2.0 * rows + rows.mean()
+    missing = (centred - G.square().sum(dim=1)).clamp_min(0.0)
     upto = G.square().sum(dim=0).cumsum(0)  # smallest directions first
     small = upto <= _NEGLIGIBLE * upto[-1]
     return G[:, ~small], missing + G[:, small].square().sum(dim=1)

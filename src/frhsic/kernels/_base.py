@@ -303,6 +303,8 @@ class OnColumns(Kernel):
     columns: tuple[int, ...]
 
     def _take(self, x: Tensor) -> Tensor:
+        if self.columns and self.columns == tuple(range(self.columns[0], self.columns[-1] + 1)):
+            return x[..., self.columns[0] : self.columns[-1] + 1]  # a view
         return x[..., list(self.columns)]
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
