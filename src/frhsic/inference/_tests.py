@@ -68,7 +68,8 @@ def independence_test(
         (several columns of z as they are and whitened): one p-value, as exact as a single one.
     method : {"permutation", "gamma"}, default="permutation"
         "gamma" fits a gamma law to the null moments of Gretton et al. (2007): no draws, a level for large n
-        only (see the measured levels in ``docs/inference.md``), HSIC and distance covariance only.
+        only (see the measured levels in ``docs/inference.md``), HSIC and distance covariance only, in their
+        biased form without normalisation; so is the wild bootstrap.
     given : array of labels, optional
         Test independence within each level (equalized odds): rows are exchanged within levels only.
     n_permutations : int, default=999
@@ -96,6 +97,13 @@ def independence_test(
     z, s = _pair(z, s)
     _check(dependence, method, n_permutations, weights_of_s)
     w = None if sample_weight is None else to_weights(sample_weight, n_rows=len(z), rows_of="z")
+    if w is None and weights_of_s is not None:
+        raise ValueError(
+            f"'weights_of_s' must be None without 'sample_weight'. Got {weights_of_s}. "
+            "Leave it out, or pass the weights."
+        )
+    if w is not None and bool((w == w[0]).all()):
+        w = None  # equal weights are none
     generator = to_generator(random_state)
     strata, notes = _strata(z, s, w, given)
     of_s = w is None or (_function_of_s(strata) if weights_of_s is None else weights_of_s)
@@ -129,6 +137,7 @@ def independence_test(
         kernels = [_biased(measure, s.kinds).calibrate(z, s, freeze=True) for measure in measures]
         values = wild_values(kernels, strata, n_permutations, generator)
         exact, drawn = False, "wild bootstrap"
+        words = words if shares is not None else f"{words} in its biased form"
     elif shares is not None and n > MANY_ROWS:
         kernels = [_biased(measure, s.kinds) for measure in measures]
         values, exact = limit_values(kernels, strata, n_permutations, generator), False
@@ -361,7 +370,7 @@ def _gamma(
         statistic=statistic,
         pvalue=pvalue,
         method="gamma",
-        measure=_words(dependence or measure),
+        measure=f"{_words(dependence or measure)} in its biased form",
         attributes=s.names,
         n=sum(len(stratum.z) for stratum in strata),
         exact=False,
