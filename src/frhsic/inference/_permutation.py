@@ -19,7 +19,7 @@ from frhsic.kernels._scale import median_bandwidth
 # Bandwidths of z and of s as multiples of their medians, and the weight of each pair. The first is nearly
 # linear; along s the others are narrower than along z, because a score is a function of s plus noise.
 FAMILY = ((4.0, 4.0, 0.5), (2.0, 0.5, 0.25), (1.0, 0.25, 0.25))
-# Columns of a thin factor of each side: 1,000,000 rows of 64 + 64 columns take 1 GB.
+# Columns of a thin factor of each side: 1,000,000 rows take 1 GB for each pair of bandwidths.
 RANK_Z, RANK_S = 64, 64
 # Permutations are drawn in chunks of about this many row numbers (160 MB).
 _CHUNK = 20_000_000
