@@ -21,14 +21,13 @@ from frhsic.inference._worst_case import (
     Spectrum,
     centred_gram,
     directions,
-    entries,
     few_rows,
     fixed_rows,
     head_rows,
     refuse_no_directions,
     resolution,
 )
-from frhsic.kernels import Kernel, Linear
+from frhsic.kernels import Kernel, Linear, OnColumns, Scaled, Sum
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -541,8 +540,12 @@ def _remarks(part: Fixed, spectrum: Spectrum) -> list[str]:
 
 
 def _has_linear(kernel: Kernel) -> bool:
-    inside = (part for _, part in entries(kernel) if isinstance(part, Kernel))
-    return isinstance(kernel, Linear) or any(_has_linear(part) for part in inside)
+    """Tell whether linear heads are in the RKHS: in that of a sum they are, in that of a product not."""
+    if isinstance(kernel, Sum):
+        return _has_linear(kernel.left) or _has_linear(kernel.right)
+    if isinstance(kernel, OnColumns | Scaled):
+        return _has_linear(kernel.kernel)
+    return isinstance(kernel, Linear)
 
 
 def _check(

@@ -21,7 +21,7 @@ from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
 from frhsic.data import Sensitive
-from frhsic.dependence import HSIC
+from frhsic.dependence import HSIC, DistanceCovariance
 from frhsic.dependence._centering import GramSums, both_centred, hsic_from_sums
 from frhsic.dependence._lowrank import pivoted_factor
 from frhsic.kernels import Kernel
@@ -97,6 +97,11 @@ class Embedding:
         """Return draws of |C^ - C|, shape ``(n_draws,)``."""
         chi = torch.randn((n_draws, len(self.eigenvalues)), generator=generator, dtype=torch.float64).square()
         return ((chi @ self.eigenvalues + self.rest) / len(self)).sqrt()
+
+
+def as_hsic(measure: HSIC | DistanceCovariance, s: Sensitive) -> HSIC:
+    """Return the measure as an HSIC on its kernels for these columns."""
+    return measure._hsic(s.kinds) if isinstance(measure, DistanceCovariance) else measure
 
 
 def embedding(z: Tensor, s: Sensitive, measure: HSIC, generator: torch.Generator) -> Embedding:

@@ -11,8 +11,8 @@ from torch import Tensor
 from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive
 from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance
 from frhsic.inference._curve import check_level
-from frhsic.inference._embedding import embedding
-from frhsic.inference._intervals import gdp_errors, kernel_words
+from frhsic.inference._embedding import as_hsic, embedding
+from frhsic.inference._intervals import gdp_errors, kernel_words, root_of
 from frhsic.inference._results import EquivalenceResult
 
 
@@ -87,9 +87,7 @@ def equivalence_test(
     generator = to_generator(random_state)
     if isinstance(measure, GDP):
         return _gdp(x, sensitive, measure, tolerance, level, n_draws, generator)
-    if isinstance(measure, DistanceCovariance) or (
-        isinstance(measure, HSIC) and measure.reference == "product"
-    ):
+    if isinstance(measure, HSIC | DistanceCovariance):
         return _kernel(x, sensitive, measure, tolerance, level, n_draws, generator)
     raise TypeError(
         "'dependence' must be HSIC, DistanceCovariance or GDP. "
@@ -106,7 +104,7 @@ def _kernel(
     n_draws: int,
     generator: torch.Generator,
 ) -> EquivalenceResult:
-    hsic = measure._hsic(s.kinds) if isinstance(measure, DistanceCovariance) else measure
+    hsic = as_hsic(measure, s)
     found = embedding(z, s, hsic, generator)
     n, size, se = len(found), found.size(hsic.normalized), found.standard_error(hsic.normalized)
     estimate = found.unbiased()[0] / size
@@ -123,7 +121,6 @@ def _kernel(
         worst = (1.0 + float((draws <= observed).sum())) / (n_draws + 1.0)
         return max(worst, float(ndtr((max(estimate, 0.0) - value) / se)) if se > 0 else 0.0)
 
-    power = 2 if hsic.root else 1
     low, high = 0.0, 1.0
     while pvalue(high) > 1.0 - level:
         low, high = high, 2.0 * high
@@ -131,10 +128,10 @@ def _kernel(
         middle = 0.5 * (low + high)
         low, high = (middle, high) if pvalue(middle) > 1.0 - level else (low, middle)
     return EquivalenceResult(
-        estimate=math.copysign(abs(estimate) ** (1.0 / power), estimate),
+        estimate=root_of(estimate) if hsic.root else estimate,
         tolerance=tolerance,
-        pvalue=pvalue(tolerance**power),
-        upper=high ** (1.0 / power),
+        pvalue=pvalue(tolerance**2 if hsic.root else tolerance),
+        upper=root_of(high) if hsic.root else high,
         level=level,
         measure=kernel_words(measure),
         target="the population's value under these kernels, as fixed on this sample",

@@ -12,11 +12,13 @@ from torch import Tensor
 from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance
 from frhsic.dependence._lowrank import thin_factor
+from frhsic.dependence._numeric import signed_root
 from frhsic.dependence._smoothing import bandwidths_of, ranges_of, row_weights
 from frhsic.inference._certificate import population_bound
 from frhsic.inference._complexity import is_standard
 from frhsic.inference._curve import Smoothed, check_draws, check_level, gathered
-from frhsic.inference._embedding import embedding, principal
+from frhsic.inference._embedding import as_hsic, embedding, principal
+from frhsic.inference._permutation import random_orders
 from frhsic.inference._results import Interval, number
 from frhsic.kernels import Kernel
 
@@ -142,7 +144,7 @@ def _kernel_interval(
     generator: torch.Generator,
     floor: bool,
 ) -> Interval:
-    measure = asked._hsic(s.kinds) if isinstance(asked, DistanceCovariance) else asked
+    measure = as_hsic(asked, s)
     kernel_z, kernel_s = measure.kernel_z.bind(z), measure._kernel_s(s).bind(s.values)
     found = embedding(z, s, measure, generator)
     n, notes = len(found), list(found.notes)
@@ -171,7 +173,7 @@ def _kernel_interval(
         bound = HSIC(kernel_z, kernel_s, estimator="unbiased", normalized=measure.normalized)
         mean, top = _hsic_floor(z, s, bound, n, level, generator, measure.root)
     if measure.root:
-        low, estimate, high = (_signed_root(value) for value in (low, estimate, high))
+        low, estimate, high = (root_of(value) for value in (low, estimate, high))
     if low < 0.0:
         notes.append("Below zero is no value of the target: the estimate is unbiased, so it may lie there.")
     return Interval(
@@ -198,17 +200,15 @@ def _hsic_floor(
     The null law is that of n HSIC, whatever n: a few rows are enough to draw from it.
     """
     rows = torch.randperm(len(z), generator=generator)[:_FLOOR_ROWS] if n > _FLOOR_ROWS else torch.arange(n)
-    values = measure.permuted(z[rows], s[rows], _permutations(len(rows), generator)) * (len(rows) / n)
+    orders = random_orders(len(rows), _PERMUTATIONS, generator)
+    values = measure.permuted(z[rows], s[rows], orders) * (len(rows) / n)
     if root:
-        values = values.sign() * values.abs().sqrt()
+        values = signed_root(values)
     return float(values.mean()), float(values.quantile(level))
 
 
-def _permutations(n: int, generator: torch.Generator) -> Tensor:
-    return torch.stack([torch.randperm(n, generator=generator) for _ in range(_PERMUTATIONS)])
-
-
-def _signed_root(value: float) -> float:
+def root_of(value: float) -> float:
+    """Return the root with the sign of the value."""
     return math.copysign(math.sqrt(abs(value)), value)
 
 
@@ -288,7 +288,7 @@ def _eipm_interval(
         low, high = max(0.0, length - radius) ** 2, (length + radius) ** 2
     mean, top = (None, None)
     if floor:
-        values = _eipm_permuted(s, measure, G, missing, _permutations(len(z), generator))
+        values = _eipm_permuted(s, measure, G, missing, random_orders(len(z), _PERMUTATIONS, generator))
         mean, top = float(values.mean()), float(values.quantile(level))
     return Interval(
         estimate=estimate,

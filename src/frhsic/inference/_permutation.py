@@ -90,19 +90,22 @@ def permuted_values(
         if stratum.constant:
             continue
         n = len(stratum.z)
-        first = torch.arange(n)[None]
-        start = 0
-        while start <= count:
-            size = min(count + 1 - start, max(1, _CHUNK // n))
-            drawn = [torch.randperm(n, generator=generator) for _ in range(size - (start == 0))]
-            orders = (
-                torch.cat((first, *(order[None] for order in drawn))) if start == 0 else torch.stack(drawn)
-            )
+        for part in torch.arange(count + 1).split(max(1, _CHUNK // n)):
+            as_they_are = torch.arange(n)[None] if int(part[0]) == 0 else torch.empty((0, n)).long()
+            drawn = random_orders(n, len(part) - len(as_they_are), generator)
+            orders = torch.cat((as_they_are, drawn))
             for k, measure in enumerate(measures):
                 values = measure.permuted(stratum.z, stratum.s, orders, stratum.weights)
-                total[k, start : start + size] += stratum.share * values
-            start += size
+                total[k, part] += stratum.share * values
     return total
+
+
+def random_orders(n: int, count: int, generator: torch.Generator) -> Tensor:
+    """Return random permutations of n rows, shape ``(count, n)``."""
+    orders = torch.empty((count, n), dtype=torch.int64)
+    for order in orders:
+        torch.randperm(n, generator=generator, out=order)
+    return orders
 
 
 def wild_values(

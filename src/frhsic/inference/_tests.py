@@ -11,8 +11,9 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from frhsic.data import Kind, Sensitive, levels, to_generator, to_matrix, to_sensitive, to_weights
+from frhsic.data import Sensitive, levels, to_generator, to_matrix, to_sensitive, to_weights
 from frhsic.dependence import HSIC, Dependence, DistanceCovariance
+from frhsic.inference._embedding import as_hsic
 from frhsic.inference._gamma import null_moments
 from frhsic.inference._permutation import (
     RANK_Z,
@@ -134,13 +135,14 @@ def independence_test(
         words = _words(dependence)
     exact, drawn = True, "permutation"
     if not of_s:
-        kernels = [_biased(measure, s.kinds).calibrate(z, s, freeze=True) for measure in measures]
+        cure = "Leave it out, or say weights_of_s=True if the weights were computed from s."
+        plain = [_biased(measure, s, "weights that are no function of s", cure) for measure in measures]
+        kernels = [measure.calibrate(z, s, freeze=True) for measure in plain]
         values = wild_values(kernels, strata, n_permutations, generator)
         exact, drawn = False, "wild bootstrap"
         words = words if shares is not None else f"{words} in its biased form"
     elif shares is not None and n > MANY_ROWS:
-        kernels = [_biased(measure, s.kinds) for measure in measures]
-        values, exact = limit_values(kernels, strata, n_permutations, generator), False
+        values, exact = limit_values(family, strata, n_permutations, generator), False
         notes += (
             f"Above {MANY_ROWS:,} rows the permutation law is drawn in its limit, from thin factors of the "
             "kernels.",
@@ -320,16 +322,15 @@ def _joined(parts: Sequence[Sensitive]) -> Sensitive:
     return Sensitive(torch.cat([part.values for part in parts]), first.names, first.kinds, first.categories)
 
 
-def _biased(measure: Dependence, kinds: tuple[Kind, ...]) -> HSIC:
+def _biased(measure: Dependence, s: Sensitive, purpose: str, cure: str) -> HSIC:
     """Return the biased HSIC on the kernels of a measure, or say that it has none."""
-    if isinstance(measure, DistanceCovariance):
-        measure = measure._hsic(kinds)
-    if isinstance(measure, HSIC) and measure.reference == "product":
-        return HSIC(measure.kernel_z, measure.kernel_s)
+    if isinstance(measure, HSIC | DistanceCovariance):
+        hsic = as_hsic(measure, s)
+        if hsic.reference == "product":
+            return HSIC(hsic.kernel_z, hsic.kernel_s)
     raise ValueError(
-        "'dependence' must be a DistanceCovariance or an HSIC with reference='product' for weights that are "
-        f"no function of s. Got {_words(measure)}. "
-        "Leave it out, or say weights_of_s=True if the weights were computed from s."
+        f"'dependence' must be a DistanceCovariance or an HSIC with reference='product' for {purpose}. "
+        f"Got {_words(measure)}. {cure}"
     )
 
 
@@ -345,16 +346,9 @@ def _gamma(
     notes: tuple[str, ...],
     generator: torch.Generator,
 ) -> TestResult:
-    if isinstance(dependence, DistanceCovariance):
-        measure = dependence._hsic(s.kinds)
-    elif dependence is None or (isinstance(dependence, HSIC) and dependence.reference == "product"):
-        measure = dependence or HSIC()
-    else:
-        raise ValueError(
-            "'dependence' must be a DistanceCovariance or an HSIC with reference='product' for "
-            f"method='gamma'. Got {_words(dependence)}. Use method='permutation', which takes any measure."
-        )
-    fixed = measure.calibrate(z, s, generator, freeze=True)
+    measure = HSIC() if dependence is None else dependence
+    plain = _biased(measure, s, "method='gamma'", "Use method='permutation', which takes any measure.")
+    fixed = plain.calibrate(z, s, generator, freeze=True)
     kernel_s = fixed.kernel_s or default_kernel(s.kinds)
     statistic = mean = variance = 0.0
     for stratum in strata:
@@ -370,7 +364,7 @@ def _gamma(
         statistic=statistic,
         pvalue=pvalue,
         method="gamma",
-        measure=f"{_words(dependence or measure)} in its biased form",
+        measure=f"{_words(measure)} in its biased form",
         attributes=s.names,
         n=sum(len(stratum.z) for stratum in strata),
         exact=False,

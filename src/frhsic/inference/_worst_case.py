@@ -12,7 +12,7 @@ reached by alpha = E v / sqrt(mu) for the leading eigenpair (mu, v) of the (m, m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive
 from frhsic.dependence import HSIC
 from frhsic.dependence._centering import both_centred
 from frhsic.dependence._lowrank import pivoted_factor
+from frhsic.inference._permutation import random_orders
 from frhsic.inference._results import Result, number
 from frhsic.kernels import Kernel
 
@@ -265,12 +266,6 @@ def _checked(dependence: HSIC, s: Sensitive) -> Kernel:
     return kernel_s
 
 
-def entries(kernel: Kernel) -> list[tuple[str, object]]:
-    """Return what a kernel was made of, by name."""
-    names = [entry.name for entry in fields(kernel)] if is_dataclass(kernel) else list[str]()
-    return [(name, getattr(kernel, name)) for name in names]
-
-
 def few_rows(fixed: Fixed, generator: torch.Generator) -> Fixed:
     """Return at most as many random rows as an (n, n) matrix and its eigenvectors allow."""
     most = MOST_ROWS
@@ -402,8 +397,7 @@ def _null(part: Fixed, K: Tensor, E: Tensor, n_permutations: int, generator: tor
     chunk = max(1, 4_000_000 // (n * r))
     for start in range(0, n_permutations, chunk):
         count = min(chunk, n_permutations - start)
-        orders = torch.stack([torch.randperm(n, generator=generator) for _ in range(count)])
-        shuffled = E[orders]  # (b, n, r)
+        shuffled = E[random_orders(n, count, generator)]  # (b, n, r)
         if F is not None:
             half = F.mT @ shuffled
             M = half.mT @ half

@@ -202,7 +202,20 @@ class Product(_Pair):
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled(Kernel):
+class _Around(Kernel, ABC):
+    kernel: Kernel
+
+    @property
+    def fixed(self) -> bool:
+        return self.kernel.fixed
+
+    @property
+    def anchored(self) -> bool:
+        return self.kernel.anchored
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(_Around):
     """A positive multiple of a kernel, written ``2.0 * k``.
 
     Parameters
@@ -219,7 +232,6 @@ class Scaled(Kernel):
     0.5
     """
 
-    kernel: Kernel
     factor: float
 
     def __post_init__(self) -> None:
@@ -271,19 +283,9 @@ class Scaled(Kernel):
         """The factor times the bound of the kernel inside."""
         return self.factor * self.kernel.bound
 
-    @property
-    def fixed(self) -> bool:
-        """That of the kernel inside."""
-        return self.kernel.fixed
-
-    @property
-    def anchored(self) -> bool:
-        """That of the kernel inside."""
-        return self.kernel.anchored
-
 
 @dataclass(frozen=True, eq=False)
-class OnColumns(Kernel):
+class OnColumns(_Around):
     """A kernel that looks at some columns only: k(x[columns], y[columns]).
 
     Parameters
@@ -299,7 +301,6 @@ class OnColumns(Kernel):
     6.0
     """
 
-    kernel: Kernel
     columns: tuple[int, ...]
 
     def _take(self, x: Tensor) -> Tensor:
@@ -343,13 +344,3 @@ class OnColumns(Kernel):
     def bound(self) -> float:
         """The bound of the kernel inside."""
         return self.kernel.bound
-
-    @property
-    def fixed(self) -> bool:
-        """That of the kernel inside."""
-        return self.kernel.fixed
-
-    @property
-    def anchored(self) -> bool:
-        """That of the kernel inside."""
-        return self.kernel.anchored
