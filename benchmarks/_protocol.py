@@ -1,6 +1,7 @@
 """The paper's protocol on real data: splits, scales and metrics, as published."""
 
 import csv
+import math
 import os
 import subprocess
 import time
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 from sklearn.utils import Bunch
 
 from frhsic import GDP, HSIC, FRHSICClassifier, FRHSICRegressor, Penalty, Training
@@ -217,3 +219,15 @@ def published(name: str) -> list[dict[str, str]]:
         return []
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def published_law(n: int, of_z: tuple[float, float], of_s: tuple[float, float]) -> Any:
+    """Return the gamma law that the published scripts compare n HSIC_b with; not that of the null moments.
+
+    From the sums over i != j of k and of k^2. Its mean is near E k E l and does not vanish with n; the null
+    mean of n HSIC_b is about (1 - E k)(1 - E l).
+    """
+    fourth, sixth = (math.prod(n - j for j in range(count)) for count in (4, 6))
+    mean = of_z[0] * of_s[0] / fourth
+    variance = 2.0 * of_z[1] * of_s[1] / sixth
+    return stats.gamma(mean**2 / variance, scale=variance / mean)

@@ -24,6 +24,7 @@ import torch
 from scipy import stats
 from scipy.spatial.distance import pdist
 
+from benchmarks._protocol import published_law
 from benchmarks._record import RESULTS, Runs
 from benchmarks._simulate import (
     BLUE,
@@ -169,14 +170,6 @@ def kernel_sums(squared: Array, median: float) -> dict[float, tuple[float, float
     return sums
 
 
-def published_threshold(n: int, of_z: tuple[float, float], of_s: tuple[float, float], alpha: float) -> float:
-    """Return the published scripts' threshold for n HSIC_b: a gamma quantile, but not of the null moments."""
-    falling = [math.prod(n - j for j in range(count)) for count in (4, 6)]
-    mean = of_z[0] * of_s[0] / falling[0]
-    variance = 2.0 * of_z[1] * of_s[1] / falling[1]
-    return float(stats.gamma.isf(alpha, mean**2 / variance, scale=variance / mean))
-
-
 def level_work(task: Task) -> Task:
     """Return how often each test rejects at 0.05 and 0.01, by factor of the median bandwidth."""
     published = task["method"] == "gamma" and task["first"] == 0  # the first chunk says enough about it
@@ -206,7 +199,7 @@ def level_work(task: Task) -> Task:
             if not published:
                 continue
             for k, alpha in enumerate(ALPHAS):
-                threshold = published_threshold(task["n"], sums_z[factor], sums_s[factor], alpha)
+                threshold = published_law(task["n"], sums_z[factor], sums_s[factor]).isf(alpha)
                 counts["published"][str(factor)][k] += task["n"] * result.statistic > threshold
     return {"rejections": counts}
 
