@@ -10,7 +10,7 @@ import torch
 
 from frhsic.data import to_sensitive
 from frhsic.dependence import HSIC, DistanceCovariance
-from frhsic.inference import _worst_case
+from frhsic.inference import _certificate, _worst_case
 from frhsic.inference._certificate import certify
 from frhsic.inference._complexity import (
     TrainedOn,
@@ -250,10 +250,9 @@ def test_a_constant_z_has_no_worst_head_and_certifies_nothing():
 
 
 def test_many_rows_are_thinned_for_heads_but_not_for_the_population_bound(monkeypatch):
-    monkeypatch.setattr(_worst_case, "MOST_ROWS", 100)
     monkeypatch.setattr(_worst_case, "_ROWS_OF_FULL_RANK", 90)
     z, s = sample(1000)
-    certificate = quick(z, s)
+    certificate = quick(z, s, max_rows=100)
     value = FIXED(torch.tensor(z), torch.tensor(s)).item()
     assert certificate.hsic == pytest.approx(value, rel=1e-9)
     assert certificate.n == 1000
@@ -267,14 +266,34 @@ def test_many_rows_are_thinned_for_heads_but_not_for_the_population_bound(monkey
 
 
 def test_an_s_of_high_rank_is_thinned_further_and_cut_to_64_directions(monkeypatch):
-    monkeypatch.setattr(_worst_case, "MOST_ROWS", 200)
     monkeypatch.setattr(_worst_case, "_ROWS_OF_FULL_RANK", 150)
     z, _ = sample(300)
     s = np.random.default_rng(0).normal(size=(300, 6))
-    certificate = quick(z, s)
+    certificate = quick(z, s, max_rows=200)
     assert len(certificate.heads) == 64
     assert any("150 random rows of 300" in note for note in certificate.notes)
     assert any("64 leading ones" in note for note in certificate.notes)
+
+
+def test_above_20_000_rows_one_pass_over_features_gives_the_hsic_of_all_pairs(monkeypatch):
+    z, s = sample(600)
+    z = z[:, :1]
+    by_pairs = quick(z, s)
+    monkeypatch.setattr(_certificate, "_PAIRS", 100)
+    by_features = quick(z, s)
+    assert by_features.n == 600
+    assert by_features.hsic == pytest.approx(by_pairs.hsic, rel=1e-9)
+    population = by_features.bound("population")
+    assert population.value == pytest.approx(by_pairs.bound("population").value, rel=1e-9)
+    assert population.n_needed == by_pairs.bound("population").n_needed
+
+
+def test_a_wide_z_of_many_rows_is_certified_on_fewer_of_them_and_says_so(monkeypatch):
+    monkeypatch.setattr(_certificate, "_PAIRS", 200)
+    z, s = np.random.default_rng(0).normal(size=(400, 12)), np.random.default_rng(1).normal(size=400)
+    certificate = quick(z, s)
+    assert certificate.n == 200
+    assert any("All bounds are on 200 random rows of 400" in note for note in certificate.notes)
 
 
 def test_m_outside_the_directions_of_s_is_refused():

@@ -45,6 +45,7 @@ OF_DATA = {
     "equivalence_test": {"tolerance": 0.5, "n_draws": 99},
     "independence_test": {"n_permutations": 19},
     "independence_tests": {"n_permutations": 19},
+    "localized_profile": {"n_permutations": 19},
     "worst_case_head": {"dependence": FIXED},
 }
 # Functions of numbers, tested beside their formulas.
@@ -181,6 +182,15 @@ CHANGES = {
         "n_draws": ({}, 199),
         "random_state": ({}, 1),
         "floor": ({}, False),
+        "sample_weight": ({}, W),
+    },
+    "localized_profile": {
+        "level": ({}, 0.8),
+        "bandwidth_s": ({}, 0.3),
+        "n_points": ({}, 30),
+        "n_permutations": ({}, 29),
+        "random_state": ({}, 1),
+        "sample_weight": ({}, W),
     },
     "equivalence_test": {
         "tolerance": ({}, 0.1),

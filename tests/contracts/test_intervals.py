@@ -153,8 +153,10 @@ def test_a_subsample_is_stated_and_its_rows_are_what_is_counted(monkeypatch):
     monkeypatch.setattr(_intervals, "_MOST_ROWS_EIPM", 300)
     monkeypatch.setattr(_embedding, "_WHOLE", 200)
     monkeypatch.setattr(_embedding, "_MOST_ROWS", 300)
-    for measure in (EIPM(), DistanceCovariance(normalized=True)):
-        result = interval(z, s, measure)
+    wide = np.random.default_rng(1).normal(size=(600, 10))
+    assert interval(z, s, DistanceCovariance(normalized=True)).n == 600  # one column needs none
+    for x, measure in ((z, EIPM()), (wide, DistanceCovariance(normalized=True)), (wide, HSIC())):
+        result = interval(x, s, measure)
         assert result.n == 300
         assert "A random subsample of 300 of 600 rows was used." in result.notes
 
@@ -169,11 +171,33 @@ def test_the_floor_of_many_rows_shrinks_as_one_over_n(monkeypatch):
 def test_a_hundred_thousand_rows_take_seconds():
     """Memory too: a Gram matrix of these would be 80 GB."""
     z, s = pair(100_000)
-    result = interval(z, s, floor=False)
+    result = interval(z, s)
     assert result.n == 100_000
+    assert result.floor_high < 1e-4
     assert 0.10 < result.low < result.high < 0.20
     assert result.high - result.low < 0.01
-    assert interval(z, s, GDP(), floor=False).high < 0.3
+    assert interval(z, s, GDP()).high < 0.3
+    assert 0.44 < interval(z, s, DistanceCovariance(normalized=True, root=True)).estimate < 0.46
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=repr)
+def test_equal_weights_give_the_interval_without_any_and_others_another(measure):
+    z, s = pair()
+    plain = interval(z, s, measure)
+    assert interval(z, s, measure, sample_weight=np.full(len(z), 0.3)) == plain
+    w = np.random.default_rng(1).uniform(0.2, 3.0, len(z))
+    weighted = interval(z, s, measure, sample_weight=w)
+    assert weighted == interval(z, s, measure, sample_weight=w / w.sum())
+    assert weighted.estimate != plain.estimate
+    assert weighted.low <= weighted.estimate <= weighted.high
+    assert weighted.floor < weighted.floor_high
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=repr)
+def test_rows_of_no_weight_are_as_if_they_were_not_there(measure):
+    z, s = pair()
+    w = np.where(np.arange(len(z)) < 20, 0.0, np.random.default_rng(1).uniform(0.2, 3.0, len(z)))
+    assert interval(z, s, measure, sample_weight=w) == interval(z[20:], s[20:], measure, sample_weight=w[20:])
 
 
 # ---- refusals
@@ -201,12 +225,22 @@ def test_forms_without_a_target_are_refused(measure, message):
     [
         ({"level": 1.0}, "'level' must lie between 0 and 1. Got 1.0"),
         ({"n_draws": 3}, "'n_draws' must be at least 19. Got 3"),
+        ({"sample_weight": -np.ones(120)}, "'sample_weight' must not be negative. Got 120"),
+        ({"sample_weight": np.ones(119)}, "'sample_weight' must have 120 rows like '(z|scores)'. Got 119"),
     ],
 )
 @pytest.mark.parametrize("function", [confidence_interval, conditional_curve])
 def test_wrong_options_are_refused(function, options, message):
     with pytest.raises(ValueError, match=message):
         function(*pair(), **options)
+
+
+def test_too_few_rows_of_positive_weight_are_refused():
+    z, s = pair()
+    with pytest.raises(
+        ValueError, match=r"^'sample_weight' must be positive in at least 8 rows\. Got 7\. Pass"
+    ):
+        interval(z, s, sample_weight=np.arange(120) < 7)
 
 
 def test_a_constant_score_is_refused():

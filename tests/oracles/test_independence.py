@@ -9,8 +9,8 @@ import torch
 from scipy import stats
 
 from frhsic.data import Sensitive, to_sensitive
-from frhsic.dependence import HSIC, DistanceCovariance
-from frhsic.dependence._lowrank import pivoted_factor, thin_factor
+from frhsic.dependence import HSIC, DistanceCovariance, _lowrank
+from frhsic.dependence._lowrank import complete_map, feature_map, pivoted_factor, thin_factor
 from frhsic.inference import _gamma, _permutation, holm, independence_test
 from frhsic.inference._gamma import null_moments
 from frhsic.inference._permutation import (
@@ -704,3 +704,69 @@ def test_seen_through_features_the_test_is_the_same_and_says_so(case, monkeypatc
         assert seen.statistic == pytest.approx(plain.statistic, rel=1e-5, abs=1e-6)
         assert seen.null == pytest.approx(plain.null, rel=1e-5, abs=1e-6)
         assert seen.pvalue == plain.pvalue
+
+
+@pytest.mark.parametrize("case", ["line", "ages", "outliers", "two columns"])
+def test_a_complete_map_of_many_rows_has_the_gram_matrix(case, monkeypatch):
+    monkeypatch.setattr(_lowrank, "_POOL", 200)
+    monkeypatch.setattr(_lowrank, "_BLOCK", 300)
+    rng = np.random.default_rng(0)
+    x = {
+        "line": rng.normal(size=(1_000, 1)),
+        "ages": rng.integers(20, 60, (1_000, 1)) / 10,
+        "outliers": np.append(rng.uniform(size=998), [5.0, 9.0])[:, None],
+        "two columns": rng.uniform(size=(1_000, 2)),
+    }[case]
+    found = complete_map(Gaussian(0.8), torch.tensor(x), 128)
+    assert found.width <= 128
+    G = found(torch.tensor(x)).numpy()
+    np.testing.assert_allclose(G @ G.T, gaussian(x, 0.8), atol=2e-5)
+    assert np.trace(gaussian(x, 0.8) - G @ G.T) < 4e-12 * len(x)
+
+
+def test_heavy_tails_have_no_complete_map_and_get_principal_features(monkeypatch):
+    x = torch.tensor(np.random.default_rng(0).standard_cauchy(20_000))[:, None]
+    kernel = Gaussian(1.0)
+    assert complete_map(kernel, x, 128) is None
+    assert feature_map(kernel, x, 16)(x).shape == (20_000, 16)
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch):
+    n = 200
+    z, s = sample(n)
+    w = np.exp(0.4 * s)
+    family, _ = bandwidth_family(torch.tensor(z), to_sensitive(s), torch.Generator())
+    for draw in (limit_values, wild_values):
+        strata = strata_of(z, s, w, np.arange(n) % 2)
+        whole = draw(family, strata, 9, torch.Generator().manual_seed(0))
+        with monkeypatch.context() as patch:
+            patch.setattr(_lowrank, "_BLOCK", 17)
+            torch.testing.assert_close(
+                draw(family, strata, 9, torch.Generator().manual_seed(0)), whole, rtol=1e-7, atol=0.0
+            )
+
+
+def test_wild_draws_from_some_of_the_rows_have_the_law_of_those_from_all(monkeypatch):
+    n, count = 3_000, 3_000
+    z, s = sample(n)
+    w = np.exp(np.random.default_rng(0).normal(size=n))
+    measures = [HSIC(Gaussian(1.0), Gaussian(1.0)), HSIC(Gaussian(2.0), Gaussian(2.0))]
+    strata = strata_of(z, s, w, np.zeros(n))
+    whole = wild_values(measures, strata, count, torch.Generator().manual_seed(0)).numpy()
+    monkeypatch.setattr(_permutation, "WILD_ROWS", 1_000)
+    some = wild_values(measures, strata, count, torch.Generator().manual_seed(1)).numpy()
+    assert some[:, 0] == pytest.approx(whole[:, 0], rel=1e-9)
+    assert some[:, 1:].mean(axis=1) == pytest.approx(whole[:, 1:].mean(axis=1), rel=0.1)
+    for q in (0.5, 0.9, 0.95):
+        a, b = (np.quantile(values[:, 1:], q, axis=1) for values in (some, whole))
+        assert a == pytest.approx(b, rel=0.12)
+
+
+def test_many_rows_in_the_wild_bootstrap_are_said(monkeypatch):
+    z, s = sample(60)
+    w = np.random.default_rng(0).random(60) + 0.1
+    arguments = {"sample_weight": w, "n_permutations": 19, "random_state": 0}
+    assert independence_test(z, s, **arguments).notes == ()
+    monkeypatch.setattr(_permutation, "WILD_ROWS", 50)
+    monkeypatch.setitem(independence_test.__globals__, "WILD_ROWS", 50)
+    assert "in proportion to their squared weights" in independence_test(z, s, **arguments).notes[0]

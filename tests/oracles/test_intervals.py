@@ -316,3 +316,82 @@ def test_gdp_from_band_is_the_range_of_gdp_inside_the_band():
         for w in options[2]
     ]
     assert gdp_from_band(curve) == pytest.approx((min(values), max(values)))
+
+
+# ---- weights
+
+
+@pytest.mark.parametrize("where", ["normal", "bound"])
+def test_the_weighted_interval_of_hsic_is_that_of_its_definition(where):
+    z, s = sample(150, 0.8 if where == "normal" else 0.0, seed=6)
+    w = np.random.default_rng(1).uniform(0.2, 3.0, 150)
+    measure = HSIC(Gaussian(1.0), Gaussian(1.0))
+    result = confidence_interval(
+        z, s, dependence=measure, random_state=0, n_draws=DRAWS, floor=False, sample_weight=7 * w
+    )
+    w = w / w.sum()
+    n = len(z)
+    H = np.eye(n) - np.outer(np.ones(n), w)
+    K, L = (H @ np.exp(-0.5 * np.subtract.outer(x, x) ** 2) @ H.T for x in (z, s))
+    zs = np.array([sum(w[j] * K[i, j] * L[i, j] for j in range(n)) for i in range(n)])
+    rows, d, e = 1 / sum(w**2), K.diagonal(), L.diagonal()
+    estimate = (
+        w @ zs
+        - rows / (rows - 2) * sum(w**2 * d * e)
+        + rows**2 / ((rows - 1) * (rows - 2)) * sum(w**2 * d) * sum(w**2 * e)
+    ) * (rows / (rows - 3))
+    assert result.estimate == pytest.approx(estimate)
+    assert result.method.startswith(where)
+    if where == "normal":
+        se = math.sqrt(sum((2 * w * (zs - w @ zs)) ** 2) * n / (n - 1))
+        half = norm.ppf(0.975) * se / (2 * math.sqrt(estimate))
+        ends = [(math.sqrt(estimate) + k * half) ** 2 for k in (-1, 1)]
+        assert [result.low, result.high] == pytest.approx(ends)
+    else:
+        A = (K * L - zs[:, None] - zs + w @ zs) * np.outer(w, w)
+        xi = np.random.default_rng(5).normal(size=(DRAWS, n))
+        radius = np.quantile([math.sqrt(max(x @ A @ x, 0.0)) for x in xi], 0.95)
+        assert result.high == pytest.approx((math.sqrt(w @ zs) + radius) ** 2, rel=0.05)
+
+
+@pytest.mark.parametrize("measure", [GDP(0.8, range_s=1.0), EIPM(Gaussian(1.0), 0.8, range_s=1.0)], ids=repr)
+def test_weighted_gdp_and_eipm_are_those_of_the_weighted_measure(measure):
+    z, s = sample(100, 0.5)
+    w = np.random.default_rng(1).uniform(0.2, 3.0, 100)
+    result = confidence_interval(z, s, dependence=measure, random_state=0, sample_weight=w, floor=False)
+    assert result.estimate == pytest.approx(measure(torch.tensor(z), torch.tensor(s), torch.tensor(w)).item())
+    plain = confidence_interval(z, s, dependence=measure, random_state=0, floor=False)
+    assert result.estimate != pytest.approx(plain.estimate, rel=1e-3)
+
+
+def test_sums_of_multipliers_over_groups_have_the_law_of_single_multipliers():
+    """Covariance of 20,000 draws at three levels, by groups and by rows."""
+    rng = np.random.default_rng(0)
+    s = rng.integers(0, 3, 300).astype(float)
+    z, w = rng.normal(size=300) + s, rng.uniform(0.2, 3.0, 300)
+    process = smoothed(z, s, 0.6, w).at(torch.arange(3.0, dtype=torch.float64)[:, None])
+    generator = torch.Generator().manual_seed(1)
+    draws = [torch.cat((errors[..., 0], sums)) for errors, sums in process.draws(20_000, generator, gap=True)]
+    ours = np.cov(torch.cat(draws, dim=1).numpy())
+    w = w / w.sum()
+    psi = []
+    for a in range(3):
+        W = weights_at(a, s, w, 0.6)
+        psi.append(W * (z - W @ z) / math.sqrt(1 - sum(W**2)) - w * (z - w @ z))
+    psi += [w * (s == a) for a in range(3)]
+    twin = np.array(psi) @ np.array(psi).T
+    assert ours == pytest.approx(twin, rel=0.06, abs=0.02 * twin.max())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_limit_of_the_floor_of_gdp_is_that_of_permutations(weighted, monkeypatch):
+    rng = np.random.default_rng(0)
+    s = rng.integers(0, 40, 2_000).astype(float)
+    z, w = rng.exponential(size=2_000), rng.uniform(0.2, 3.0, 2_000) if weighted else None
+    curve = smoothed(z, s, 3.0, w)
+    monkeypatch.setattr(_intervals, "_PERMUTATIONS", 1_000)
+    permuted = _intervals._gdp_floor(curve, 0.9, torch.Generator().manual_seed(0))
+    monkeypatch.setattr(_intervals, "_FLOOR_ROWS_GDP", 100)
+    limit = _intervals._gdp_floor(curve, 0.9, torch.Generator().manual_seed(0))
+    assert limit == pytest.approx(permuted, rel=0.06)
+    assert limit != permuted

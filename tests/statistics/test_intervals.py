@@ -7,7 +7,7 @@ import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
 from frhsic.dependence import EIPM, GDP, HSIC, DistanceCovariance
-from frhsic.inference import conditional_curve, confidence_interval
+from frhsic.inference import conditional_curve, confidence_interval, localized_profile
 from frhsic.kernels import Gaussian
 
 N, H = 200, 0.5
@@ -132,3 +132,66 @@ def test_level_means_cover_the_gdp_of_the_true_curve():
             )
             covered += result.low <= truth <= result.high
         assert covered >= fewest(150)
+
+
+# ---- weights: a population of which rows were kept with known chances
+
+STRENGTHS = {"independence": 0.0, "away": 0.6}
+WEIGHTED = {name: CASES[name] for name in ("hsic", "normalised hsic", "distance correlation", "gdp")}
+
+
+def kept(rho, seed):
+    """Rows of a Gaussian pair; those far out in both, and those of large s, are kept less often."""
+    rng = np.random.default_rng([seed, int(1_000 * rho), 7])
+    s = rng.normal(size=6 * N)
+    z = rho * s + math.sqrt(1 - rho**2) * rng.normal(size=6 * N)
+    chance = np.where(z * s > 0.5, 0.25, 0.8) * np.where(s > 0.5, 0.5, 1.0)
+    rows = np.flatnonzero(rng.random(6 * N) < chance)[: 2 * N]
+    return z[rows], s[rows], 1 / chance[rows]
+
+
+# Seen with 200 samples: 0.98 to 1 at independence, 0.955 to 0.965 away from it.
+@pytest.mark.parametrize("where", STRENGTHS)
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weighted_intervals_cover_the_value_of_the_population(name, where):
+    measure, value, _ = WEIGHTED[name]
+    truth, samples = value(STRENGTHS[where]), 40
+    covered = plain = 0
+    for seed in range(samples):
+        z, s, w = kept(STRENGTHS[where], seed)
+        options = {"dependence": measure, "n_draws": 199, "random_state": seed, "floor": False}
+        result = confidence_interval(z, s, sample_weight=w, **options)
+        covered += result.low <= truth <= result.high
+        if where == "away":
+            unweighted = confidence_interval(z, s, **options)
+            plain += unweighted.low <= truth <= unweighted.high
+    assert covered >= fewest(samples)
+    if where == "away":
+        assert plain < 0.5 * samples  # without the weights the target is another
+
+
+# ---- the profile
+
+
+def test_random_pairings_exceed_chance_anywhere_in_one_sample_of_twenty():
+    above = {"permuted": 0, "limit, with weights": 0}
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        z, s = rng.standard_t(3, size=150), rng.normal(size=150)
+        options = {"n_points": 15, "n_permutations": 99, "random_state": seed}
+        above["permuted"] += bool(localized_profile(z, s, **options).above)
+        w = rng.uniform(0.2, 2.0, 150)
+        above["limit, with weights"] += bool(localized_profile(z, s, sample_weight=w, **options).above)
+    for name, count in above.items():
+        assert 3 <= count <= 30, (name, count)  # 15 expected, 3.8 the standard deviation
+
+
+def test_the_contrast_is_largest_where_the_effect_is():
+    rng = np.random.default_rng(0)
+    s = rng.uniform(0, 1, 3_000)
+    z = rng.normal(size=3_000) * np.where((s > 0.6) & (s < 0.8), 2.0, 1.0)  # in the variance alone
+    found = localized_profile(z, s, bandwidth_s=0.03, random_state=0)
+    inside = [0.62 < point < 0.78 for point in found.points]
+    contrast, chance = np.array(found.contrast), np.array(found.chance)
+    assert (contrast > chance)[inside].all()
+    assert contrast[inside].min() > contrast[[not 0.55 < point < 0.85 for point in found.points]].max()

@@ -56,25 +56,30 @@ def _factored(
     whole = kernel.gram(x, x) if G is None and n <= WHOLE else None
     products = []
     size = _LARGE_CHUNK if G is None and whole is None else _CHUNK
-    for orders in permutations.split(max(1, size // (n * max(r, 1)))):
-        permuted = F[orders]  # (c, n, r)
+    step = min(len(permutations), max(1, size // (n * max(r, 1))))
+    # Made once: blocks of this size that come and go would scatter over the heap and never be given back.
+    store = F.new_empty(step * n * r)
+    image = torch.empty_like(store if whole is not None else store[:0])
+    for orders in permutations.split(max(1, step)):
+        c = len(orders)
+        flat = torch.index_select(F, 0, orders.T.reshape(-1), out=store[: n * c * r].view(n * c, r))
+        flat = flat.view(n, c * r)
         if G is not None:
-            products.append((G.mT @ permuted).square().sum(dim=(1, 2)))
-            continue
-        flat = permuted.movedim(0, 1).reshape(n, -1)  # (n, c r)
-        total = flat.new_zeros(len(orders))
-        for start in range(0, n, n if whole is not None else TILE):
-            rows = slice(start, n if whole is not None else start + TILE)
-            K = kernel.gram(x[rows], x) if whole is None else whole
-            total += (K @ flat).mul_(flat[rows]).sum(dim=0).reshape(len(orders), r).sum(dim=1)
-        products.append(total)
-    w = x.new_full((n,), 1.0 / n)
-    # Rows of F F' sum to zero, so the biased form needs its products alone; the unbiased one needs diagonals.
-    empty = torch.zeros_like(w)
-    sums_x = _sums(kernel, x, G, whole) if estimator == "unbiased" else GramSums(empty[0], empty, empty)
+            squares = (G.mT @ flat).square_().sum(dim=0)
+        elif whole is not None:
+            squares = torch.mm(whole, flat, out=image[: n * c * r].view(n, c * r)).mul_(flat).sum(dim=0)
+        else:
+            squares = flat.new_zeros(c * r)
+            for rows in (slice(start, start + TILE) for start in range(0, n, TILE)):
+                squares += (kernel.gram(x[rows], x) @ flat).mul_(flat[rows]).sum(dim=0)
+        products.append(squares.reshape(c, r).sum(dim=1))
+    values = torch.cat(products) / (n * n)
+    if estimator == "biased":
+        return values  # rows of F F' sum to zero: nothing is left to take off
     norms = F.square().sum(dim=1)[permutations]  # (B, n): the diagonal of each permuted F F'
-    sums_f = GramSums(empty[0], torch.zeros_like(norms), norms)
-    return hsic_from_sums(torch.cat(products) / (n * n), sums_x, sums_f, w, estimator)
+    sums_f = GramSums(norms.new_zeros(()), torch.zeros_like(norms), norms)
+    w = x.new_full((n,), 1.0 / n)
+    return hsic_from_sums(values, _sums(kernel, x, G, whole), sums_f, w, estimator)
 
 
 def _sums(kernel: Kernel, x: Tensor, G: Tensor | None, whole: Tensor | None) -> GramSums:

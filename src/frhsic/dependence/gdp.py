@@ -28,6 +28,8 @@ _EXACT_LEVELS = 2_048
 _KNOTS = 64
 _REACH = 8
 _MOST_KNOTS = 4_000_000
+# Permutations are evaluated in chunks of about this many numbers (32 MB).
+_CHUNK = 4_000_000
 
 
 class GDP(Dependence):
@@ -110,6 +112,11 @@ class GDP(Dependence):
         else:
             gaps, outer = _smoothed(s.values, s.values, w, z, s.kinds, bandwidths), w
         return (gaps.abs().mean(dim=-1) @ outer.to(gaps)).to(z.dtype)
+
+    def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
+        """Permute z instead, as a stack of models: the smoothing along S is computed once for many."""
+        chunks = permutations.argsort(dim=1).split(max(1, _CHUNK // z.numel()))
+        return torch.cat([self._value(z[orders], s, w) for orders in chunks])
 
     def _calibrated(
         self,

@@ -69,12 +69,7 @@ class KernelHGR(Dependence):
         """
         n = len(s)
         with torch.no_grad():
-            A_s = both_centred(self._kernel_s(s).bind(s.values, w).gram(s.values, s.values), w, "biased")
-            eigenvalues, vectors = torch.linalg.eigh(A_s)
-            shrunk = eigenvalues.clamp_min(0.0)
-            shrunk = shrunk / (shrunk + self.ridge_s)
-            keep = ~(shrunk <= torch.finfo(z.dtype).eps)  # nan is kept
-            F = vectors[:, keep] * shrunk[keep].sqrt()  # (n, r)
+            F = _root(self._kernel_s(s).bind(s.values, w), s.values, w, self.ridge_s)  # (n, r)
         if F.shape[1] == 0:
             return z.sum(dim=(-2, -1)) * 0.0
         A_z = both_centred(self.kernel_z.bind(z, w).gram(z, z), w, "biased")
@@ -85,6 +80,17 @@ class KernelHGR(Dependence):
         largest = torch.linalg.eigvalsh(0.5 * (B + B.mT))[..., -1]
         return signed_root(largest.clamp(0.0, 1.0))
 
+    def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
+        """Factor both sides once: R_z = G G' and R_s = F F', and permute the rows of F."""
+        if w is not None:
+            return super()._permuted(z, s, permutations, w)
+        G = _root(self.kernel_z.bind(z), z, None, self.ridge_z)
+        F = _root(self._kernel_s(s).bind(s.values), s.values, None, self.ridge_s)
+        if min(G.shape[1], F.shape[1]) == 0:
+            return z.new_zeros(len(permutations))
+        norms = [torch.linalg.matrix_norm(G.mT @ F[order], 2) for order in permutations]
+        return torch.stack(norms).clamp(0.0, 1.0)
+
     def _calibrated(
         self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool
     ) -> Self:
@@ -92,3 +98,12 @@ class KernelHGR(Dependence):
             kernel_z=self.kernel_z.calibrate(z, weights=w, generator=generator, freeze=freeze),
             kernel_s=self._kernel_s(s).calibrate(s.values, weights=w, generator=generator, freeze=freeze),
         )
+
+
+def _root(kernel: Kernel, x: Tensor, w: Tensor | None, ridge: float) -> Tensor:
+    """Return F ``(n, r)`` with F F' = A (A + ridge)^(-1), A = D^1/2 K~ D^1/2."""
+    eigenvalues, vectors = torch.linalg.eigh(both_centred(kernel.gram(x, x), w, "biased"))
+    shrunk = eigenvalues.clamp_min(0.0)
+    shrunk = shrunk / (shrunk + ridge)
+    keep = ~(shrunk <= 16 * len(x) * torch.finfo(x.dtype).eps)  # below is rounding; nan is kept
+    return vectors[:, keep] * shrunk[keep].sqrt()

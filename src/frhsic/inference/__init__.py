@@ -11,7 +11,8 @@ from frhsic.inference._complexity import (
 from frhsic.inference._curve import conditional_curve, gdp_from_band
 from frhsic.inference._equivalence import equivalence_test
 from frhsic.inference._intervals import confidence_interval
-from frhsic.inference._results import Curve, EquivalenceResult, Interval, TestResult
+from frhsic.inference._profile import localized_profile
+from frhsic.inference._results import Curve, EquivalenceResult, Interval, Profile, TestResult
 from frhsic.inference._tests import holm, independence_test, independence_tests
 from frhsic.inference._worst_case import HeadRow, WorstHead, worst_case_head
 
@@ -22,6 +23,7 @@ __all__ = [
     "EquivalenceResult",
     "HeadRow",
     "Interval",
+    "Profile",
     "TestResult",
     "TrainedOn",
     "WorstHead",
@@ -34,6 +36,7 @@ __all__ = [
     "independence_test",
     "independence_tests",
     "linear_complexity",
+    "localized_profile",
     "network_complexity",
     "sampled_complexity",
     "uniform_bound",

@@ -11,16 +11,19 @@ import torch
 
 from frhsic.data import to_generator
 from frhsic.dependence import HSIC
+from frhsic.dependence._lowrank import blocks, complete_map
 from frhsic.dependence._tiles import TILE, tiled_hsic
 from frhsic.inference._complexity import TrainedOn, is_standard, lipschitz, uniform_bound
 from frhsic.inference._embedding import embedding
 from frhsic.inference._results import Kind, Result, frame, number
 from frhsic.inference._worst_case import (
+    MOST_ROWS,
     Fixed,
     HeadRow,
     Spectrum,
     centred_gram,
     directions,
+    drawn_rows,
     few_rows,
     fixed_rows,
     head_rows,
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _DRAWS = 1_000
+# Up to so many rows all pairs are visited; above, one pass over features if so many of them are enough.
+_PAIRS, _WIDEST = 20_000, 256
 # A number of rows that nobody has.
 _MOST = 10**15
 
@@ -143,6 +148,7 @@ def certify(
     ridge_z: float = 0.01,
     ridge_s: float = 0.01,
     train: TrainedOn | None = None,
+    max_rows: int = MOST_ROWS,
 ) -> Certificate:
     """Return what these rows prove about the dependence of z on s, and what they do not.
 
@@ -180,6 +186,9 @@ def certify(
     ridge_z, ridge_s : float, default=0.01
         Of the kernel HGR that ``khgr`` bounds.
     train : TrainedOn or None, default=None
+    max_rows : int, default=5000
+        Heads, gaps and the quantile of the asymptotic bound, which need Gram matrices, are computed on so
+        many random rows; HSIC and the population's bound on all.
 
     Returns
     -------
@@ -193,14 +202,17 @@ def certify(
     >>> print(certify(x[:, 0], x[:, 1], dependence=fixed, random_state=0).bound("population").n_needed)
     172
     """
-    _check(delta, n_permutations, ridge_z, ridge_s, train)
+    _check(delta, n_permutations, ridge_z, ridge_s, train, max_rows)
     generator = to_generator(random_state)
     rows = fixed_rows(z, s, dependence, generator)
-    part = few_rows(rows, generator)
+    of_all = _thin_sums(rows) if len(rows.z) > _PAIRS else None
+    if of_all is None:
+        rows = drawn_rows(rows, _PAIRS, "All bounds are", generator)
+    part = few_rows(rows, max_rows, generator)
     n = len(rows.z)
     K, L = centred_gram(part.kernel_z, part.z), centred_gram(part.kernel_s, part.s.values)
     sums = _sums(K, L)
-    zs, zz, ss = sums if len(part.z) == n else _tiled(rows)
+    zs, zz, ss = of_all or (sums if len(part.z) == n else _tiled(rows))
     seen = _Seen(n, zs, math.sqrt(zz) * math.sqrt(ss), delta)
     spectrum = directions(part.kernel_s, part.s.values)
     refuse_no_directions(spectrum)
@@ -509,6 +521,23 @@ def _tiled(rows: Fixed) -> tuple[float, float, float]:
     return max(float(zs), 0.0), max(float(zz), 0.0), max(float(ss), 0.0)
 
 
+def _thin_sums(rows: Fixed) -> tuple[float, float, float] | None:
+    """Return the same from thin factors of both Gram matrices, in one pass over rows, if there are such."""
+    z, s = rows.z, rows.s.values
+    of_z, of_s = (complete_map(k, x, _WIDEST) for k, x in ((rows.kernel_z, z), (rows.kernel_s, s)))
+    if of_z is None or of_s is None:
+        return None
+    n, r = len(z), of_z.width
+    second, first = z.new_zeros((r + of_s.width, r + of_s.width)), z.new_zeros(r + of_s.width)
+    for part in blocks(n):
+        both = torch.cat((of_z(z[part]), of_s(s[part])), dim=1)
+        second += both.mT @ both / n
+        first += both.sum(dim=0) / n
+    C = second - torch.outer(first, first)
+    zs, zz, ss = (float(block.square().sum()) for block in (C[:r, r:], C[:r, :r], C[r:, r:]))
+    return zs, zz, ss
+
+
 def _largest_eigenvalue(K: torch.Tensor) -> float:
     """Return lambda_max of a positive matrix from below, by power iteration to six digits or so."""
     v = K[:, int(K.diagonal().argmax())].clone()
@@ -549,7 +578,12 @@ def _has_linear(kernel: Kernel) -> bool:
 
 
 def _check(
-    delta: float, n_permutations: int, ridge_z: float, ridge_s: float, train: TrainedOn | None
+    delta: float,
+    n_permutations: int,
+    ridge_z: float,
+    ridge_s: float,
+    train: TrainedOn | None,
+    max_rows: int,
 ) -> None:
     if not 0 < delta < 1:
         raise ValueError(f"'delta' must lie between 0 and 1. Got {delta!r}. Take 0.05.")
@@ -557,6 +591,8 @@ def _check(
         raise ValueError(
             f"'n_permutations' must be at least 19, for a 95 % quantile. Got {n_permutations!r}. Take 199."
         )
+    if not max_rows >= 4:
+        raise ValueError(f"'max_rows' must be at least 4. Got {max_rows!r}. Leave it out for 5,000.")
     for name, ridge in (("ridge_z", ridge_z), ("ridge_s", ridge_s)):
         if not 0 < ridge < math.inf:
             raise ValueError(f"'{name}' must be a positive number. Got {ridge!r}. Take 0.01 to start with.")

@@ -1,14 +1,14 @@
 """The empirical cross-covariance of z and s as an element of a Hilbert space, and the size of its error.
 
-Write a_i = (k(z_i, .) - mean) (x) (l(s_i, .) - mean) and C^ = mean of a_i, so that HSIC_b = |C^|^2. Up to
-terms of order 1/n, C^ - C is an average of independent centred elements: for large n it is normal, with or
-without independence, and
+With weights w_i of sum one, and means under them, write a_i = (k(z_i, .) - mean) (x) (l(s_i, .) - mean) and
+C^ = sum_i w_i a_i, so that HSIC_b = |C^|^2. Up to terms of order 1/n, C^ - C = sum_i w_i (a_i - C): for large
+n it is normal, with or without independence, and
 
     n |C^ - C|^2   has the law of   sum_k lambda_k chi_k^2,
 
-where lambda_k are the eigenvalues of the covariance of a_i, estimated by those of the doubly centred
-entrywise product of the centred Gram matrices, divided by n: the law, given the rows, of the Gaussian
-multiplier bootstrap | mean of xi_i (a_i - C^) |. The naive bootstrap of rows fails at independence.
+where lambda_k are the eigenvalues of n sum_i w_i^2 (a_i - C^) (x) (a_i - C^): the law, given the rows, of the
+Gaussian multiplier bootstrap | sum_i w_i xi_i (a_i - C^) |. The naive bootstrap of rows fails at
+independence.
 """
 
 from __future__ import annotations
@@ -17,53 +17,77 @@ import math
 from dataclasses import dataclass
 
 import torch
-from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, DistanceCovariance
-from frhsic.dependence._centering import GramSums, both_centred, hsic_from_sums
-from frhsic.dependence._lowrank import pivoted_factor
+from frhsic.dependence._lowrank import blocks, complete_map, feature_map
+from frhsic.dependence.dcov import centred_diagonal, centred_products, sortable
 from frhsic.kernels import Kernel
 
-# Thin factors are tried above the first number of rows, up to so many columns; Gram matrices are never formed
-# above the second.
+# Features are used above the first number of rows, up to so many of them if they are to be all; pairs of rows
+# are never looked at above the second.
 _WHOLE, _MOST_ROWS, _WIDEST = 400, 5_000, 128
-# Up to so many rows all eigenvalues are computed; above, so many of the largest, and the rest by its mean.
-_ALL_EIGENVALUES, _LARGEST = 1_200, 128
-# Pairs of principal directions whose products are followed one by one when there are thin factors.
-_PAIRS = 256
+# For eigenvalues: so many principal directions of each side, their products on so many pairs of them, from so
+# many rows. The rest of the trace enters by its mean.
+_FEATURES, _PAIRS, _EIGEN_ROWS = 64, 256, 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """What inference needs of two centred Gram matrices K~ and L~ of n rows."""
+    """What inference needs of two centred Gram matrices K~ and L~ of n rows with weights w."""
 
-    zs: Tensor  # (n,), the mean over j of K~_ij L~_ij
+    w: Tensor  # (n,), of sum one
+    zs: Tensor  # (n,), sum_j w_j K~_ij L~_ij
     zz: Tensor
     ss: Tensor
     diagonal_z: Tensor  # (n,)
     diagonal_s: Tensor
-    eigenvalues: Tensor  # of the covariance of a_i, largest first
-    rest: float  # the part of its trace that they leave out
+    eigenvalues: Tensor  # largest first
+    rest: float  # the part of their sum that they leave out
+    spectra: tuple[Tensor, Tensor]  # eigenvalues of sum_i w_i^2 phi_i (x) phi_i / sum_i w_i^2 for each side
     notes: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.zs)
 
     @property
+    def rows(self) -> float:
+        """The number of equally weighted rows that would be as precise, 1 / sum_i w_i^2."""
+        return 1.0 / float(self.w.square().sum())
+
+    @property
     def length(self) -> float:
         """|C^|, the root of the biased HSIC."""
-        return math.sqrt(max(float(self.zs.mean()), 0.0))
+        return math.sqrt(max(float(self.w @ self.zs), 0.0))
 
     def unbiased(self) -> tuple[float, float, float]:
-        """Return the U-statistics of HSIC(Z, S), HSIC(Z, Z) and HSIC(S, S)."""
-        n = len(self)
-        w, none = self.zs.new_full((n,), 1.0 / n), torch.zeros_like(self.zs)
-        # Rows of centred matrices sum to zero, and U-centring does not see that they were centred before.
-        z, s = (GramSums(none[0], none, diagonal) for diagonal in (self.diagonal_z, self.diagonal_s))
-        parts = ((self.zs, z, s), (self.zz, z, z), (self.ss, s, s))
-        zs, zz, ss = (float(hsic_from_sums(rows.mean(), k, m, w, "unbiased")) for rows, k, m in parts)
+        """Return the debiased forms of HSIC(Z, S), HSIC(Z, Z) and HSIC(S, S).
+
+        For equal weights they are the U-statistics: of centred matrices with diagonals d and e these are
+
+            n / (n - 3) [ HSIC_b - n / (n - 2) sum_i w_i^2 d_i e_i
+                          + n^2 / ((n - 1)(n - 2)) sum_i w_i^2 d_i sum_i w_i^2 e_i ].
+
+        For others the same with 1 / sum_i w_i^2 in place of n: sum_i w_i^2 d_i e_i is what HSIC_b is on
+        average at independence, for any weights, and the other terms are of smaller order.
+        """
+        n, second = self.rows, self.w.square()
+        parts = (
+            (self.zs, self.diagonal_z, self.diagonal_s),
+            (self.zz, self.diagonal_z, self.diagonal_z),
+            (self.ss, self.diagonal_s, self.diagonal_s),
+        )
+        zs, zz, ss = (
+            n
+            / (n - 3.0)
+            * float(
+                self.w @ rows
+                - n / (n - 2.0) * (second @ (d * e))
+                + n * n / ((n - 1.0) * (n - 2.0)) * (second @ d) * (second @ e)
+            )
+            for rows, d, e in parts
+        )
         return zs, zz, ss
 
     def size(self, normalized: bool) -> float:
@@ -79,24 +103,32 @@ class Embedding:
         return math.sqrt(zz * ss)
 
     def standard_error(self, normalized: bool) -> float:
-        """Return the first-order standard error of the unbiased form.
+        """Return the first-order standard error of the debiased form.
 
-        The mean over j of K~_ij L~_ij is half the influence of row i. At independence the true influence
-        vanishes, and what is left here is noise of variance (4/n) E[k~^2] E[l~^2]: over n, twice the variance
-        of the degenerate U-statistic. So it is never too small there.
+        sum_j w_j K~_ij L~_ij is half the influence of row i. At independence the true influence vanishes, and
+        what is left here is noise of variance (4/n) E[k~^2] E[l~^2]: over n, twice the variance of the
+        degenerate U-statistic. So it is never too small there.
         """
-        influence = 2.0 * (self.zs - self.zs.mean())
+        influence = 2.0 * (self.zs - self.w @ self.zs)
         if normalized:
             zs, zz, ss = self.unbiased()
             size = self.size(True)
-            shrunk = (self.zz - self.zz.mean()) / zz + (self.ss - self.ss.mean()) / ss
+            shrunk = (self.zz - self.w @ self.zz) / zz + (self.ss - self.w @ self.ss) / ss
             influence = influence / size - zs / size * shrunk
-        return math.sqrt(float(influence.var()) / len(self))
+        n = len(self)
+        return math.sqrt(float((self.w * influence).square().sum()) * n / (n - 1))
 
     def errors(self, n_draws: int, generator: torch.Generator) -> Tensor:
         """Return draws of |C^ - C|, shape ``(n_draws,)``."""
         chi = torch.randn((n_draws, len(self.eigenvalues)), generator=generator, dtype=torch.float64).square()
         return ((chi @ self.eigenvalues + self.rest) / len(self)).sqrt()
+
+    def by_chance(self, n_draws: int, generator: torch.Generator) -> Tensor:
+        """Return draws of the debiased form under random pairings, in their limit, shape ``(n_draws,)``."""
+        products = torch.outer(*self.spectra).flatten()
+        products = products[products > 1e-6 * products.max()]
+        chi = torch.randn((n_draws, len(products)), generator=generator, dtype=torch.float64).square()
+        return (chi - 1.0) @ products / self.rows
 
 
 def as_hsic(measure: HSIC | DistanceCovariance, s: Sensitive) -> HSIC:
@@ -104,79 +136,166 @@ def as_hsic(measure: HSIC | DistanceCovariance, s: Sensitive) -> HSIC:
     return measure._hsic(s.kinds) if isinstance(measure, DistanceCovariance) else measure
 
 
-def embedding(z: Tensor, s: Sensitive, measure: HSIC, generator: torch.Generator) -> Embedding:
+def embedding(
+    z: Tensor, s: Sensitive, measure: HSIC, generator: torch.Generator, w: Tensor | None = None
+) -> Embedding:
     """Return the embedding under the kernels of a measure, bound on these rows.
 
-    Up to 5,000 rows exactly; above, from thin factors of the Gram matrices in linear time where there are
-    such (scores are one column), or else from a random subsample of 5,000 rows, which the notes say.
+    In time linear in n where the kernels have few features (scores are one column), in n log n for distance
+    covariance of one column, and else from all pairs of a random subsample of 5,000 rows, which the notes
+    say. Weights w are positive and sum to one.
     """
     if measure.reference != "product":
         raise ValueError(
             "'dependence' must have reference='product': the errors of an estimated density are not "
             f"followed. Got {measure.reference!r}. Use HSIC(reference='product')."
         )
-    kernel_z, kernel_s = measure.kernel_z.bind(z), measure._kernel_s(s).bind(s.values)
-    n = len(z)
+    kernels = measure.kernel_z.bind(z, w), measure._kernel_s(s).bind(s.values, w)
+    n, x = len(z), s.values
+    w = z.new_full((n,), 1.0 / n) if w is None else w
     notes: tuple[str, ...] = ()
-    if n > _WHOLE:
-        thin = _from_factors(kernel_z, kernel_s, z, s.values)
-        if thin is not None:
-            return thin
-    if n > _MOST_ROWS:
-        rows = torch.randperm(n, generator=generator)[:_MOST_ROWS]
-        z, s = z[rows], s[rows]
-        notes = (f"A random subsample of {_MOST_ROWS:,} of {n:,} rows was used.",)
-    return _from_grams(kernel_z, kernel_s, z, s.values, notes)
+    if n <= _WHOLE:
+        return _whole(kernels, (z, x), w)
+    rows = _from_features(kernels, (z, x), w) or _from_sorting(kernels, (z, x), w)
+    if rows is None:
+        if n > _MOST_ROWS:
+            drawn = torch.randperm(n, generator=generator)[:_MOST_ROWS]
+            z, x, w = z[drawn], x[drawn], w[drawn] / w[drawn].sum()
+            notes = (f"A random subsample of {_MOST_ROWS:,} of {n:,} rows was used.",)
+        rows = _from_pairs(kernels, (z, x), w)
+    values, rest, spectra = _spectrum(rows, kernels, (z, x), w, generator)
+    return Embedding(w, *rows, values, rest, spectra, notes)
 
 
-def _from_grams(
-    kernel_z: Kernel, kernel_s: Kernel, z: Tensor, s: Tensor, notes: tuple[str, ...]
-) -> Embedding:
-    n = len(z)
-    K, L = (n * both_centred(k.gram(x, x), None, "biased") for k, x in ((kernel_z, z), (kernel_s, s)))
-    product = K * L
-    centred = both_centred(product, None, "biased")  # its eigenvalues are those of the covariance of a_i
-    if n <= _ALL_EIGENVALUES:
-        values = torch.linalg.eigvalsh(centred)
-    else:
-        start = torch.ones(n, dtype=torch.float64).numpy()  # or it would be random
-        values = torch.from_numpy(
-            eigsh(centred.numpy(), k=_LARGEST, v0=start, return_eigenvectors=False, tol=1e-6)
-        )
-    values = values.clamp_min(0.0).sort(descending=True).values
-    rest = max(0.0, float(centred.diagonal().sum() - values.sum()))
-    zs, zz, ss = product.mean(dim=1), (K * K).mean(dim=1), (L * L).mean(dim=1)
-    return Embedding(zs, zz, ss, K.diagonal(), L.diagonal(), values, rest, notes)
+# For each row: zs, zz, ss and the two diagonals of an embedding.
+Rows = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+Kernels = tuple[Kernel, Kernel]
+Pair = tuple[Tensor, Tensor]
 
 
-def _from_factors(kernel_z: Kernel, kernel_s: Kernel, z: Tensor, s: Tensor) -> Embedding | None:
-    """Return the same from thin factors K = G G' and L = F F', in linear time, or None if there are none.
+def _whole(kernels: Kernels, pair: Pair, w: Tensor) -> Embedding:
+    K, L = (_centred(k.gram(x, x), w) for k, x in zip(kernels, pair, strict=True))
+    n, product = len(w), K * L
+    rows: Rows = (product @ w, (K * K) @ w, (L * L) @ w, K.diagonal(), L.diagonal())
+    # <a_i - C^, a_j - C^> = (K L)_ij - zs_i - zs_j + |C^|^2, and so on the weights that scale the rows.
+    errors = product - rows[0][:, None] - rows[0] + w @ rows[0]
+    values = torch.linalg.eigvalsh(n * w[:, None] * errors * w).clamp_min(0.0).flip(0)
+    root = w / w.square().sum().sqrt()
+    z, s = (torch.linalg.eigvalsh(root[:, None] * M * root).clamp_min(0.0) for M in (K, L))
+    return Embedding(w, *rows, values, 0.0, (z, s), ())
 
-    With T = G'F / n, the mean over j of K~_ij L~_ij is G_i' T F_i.
+
+def _centred(K: Tensor, w: Tensor) -> Tensor:
+    half = (K @ w)[:, None]
+    half = half - 0.5 * (w @ half)
+    return K - half - half.mT
+
+
+def _from_features(kernels: Kernels, pair: Pair, w: Tensor) -> Rows | None:
+    """Return the rows from features G of z and F of s, in two passes, or None if there are too many.
+
+    With T = sum_i w_i G_i F_i', sum_j w_j K~_ij L~_ij is G_i' T F_i.
     """
-    F = pivoted_factor(kernel_s, s, _WIDEST)
-    G = None if F is None else pivoted_factor(kernel_z, z, _WIDEST)
-    if F is None or G is None:
+    map_s = complete_map(kernels[1], pair[1], _WIDEST)
+    map_z = None if map_s is None else complete_map(kernels[0], pair[0], _WIDEST)
+    if map_s is None or map_z is None:
         return None
-    n = len(z)
-    G, F = principal(G), principal(F)
-    zs, zz, ss = (((A @ (A.mT @ B / n)) * B).sum(dim=1) for A, B in ((G, F), (G, G), (F, F)))
-    diagonal_z, diagonal_s = G.square().sum(dim=1), F.square().sum(dim=1)
-    # The covariance of G_i (x) F_i, on the pairs of directions with the largest products.
-    sizes = torch.outer(G.square().mean(dim=0), F.square().mean(dim=0)).flatten()
+    maps = map_z, map_s
+    zs, zz, ss = (
+        w.new_zeros((a.width, b.width)) for a, b in ((map_z, map_s), (map_z, map_z), (map_s, map_s))
+    )
+    # Near the means from the first block on, so that little cancels.
+    shifts = [one(x[next(blocks(len(w)))]).mean(dim=0) for one, x in zip(maps, pair, strict=True)]
+    means = [torch.zeros_like(shift) for shift in shifts]
+    for rows in blocks(len(w)):
+        G, F = (one(x[rows]).sub_(shift) for one, x, shift in zip(maps, pair, shifts, strict=True))
+        weighted_z, weighted_s = w[rows, None] * G, w[rows, None] * F
+        zs.addmm_(G.mT, weighted_s)
+        zz.addmm_(G.mT, weighted_z)
+        ss.addmm_(F.mT, weighted_s)
+        means[0] += weighted_z.sum(dim=0)
+        means[1] += weighted_s.sum(dim=0)
+    for T, (i, j) in ((zs, (0, 1)), (zz, (0, 0)), (ss, (1, 1))):
+        T.sub_(torch.outer(means[i], means[j]))
+    means = [shift.add_(mean) for shift, mean in zip(shifts, means, strict=True)]
+    parts: list[Rows] = []
+    for rows in blocks(len(w)):
+        G, F = (one(x[rows]).sub_(mean) for one, x, mean in zip(maps, pair, means, strict=True))
+        products = [((A @ T) * B).sum(dim=1) for A, T, B in ((G, zs, F), (G, zz, G), (F, ss, F))]
+        parts.append((products[0], products[1], products[2], G.square().sum(dim=1), F.square().sum(dim=1)))
+    columns = [torch.cat(column) for column in zip(*parts, strict=True)]
+    return columns[0], columns[1], columns[2], columns[3], columns[4]
+
+
+def _from_sorting(kernels: Kernels, pair: Pair, w: Tensor) -> Rows | None:
+    """Return the rows where distances along a line and agreements of labels are all that counts."""
+    a, b = (sortable(kernel, x) for kernel, x in zip(kernels, pair, strict=True))
+    if a is None or b is None:
+        return None
+    zs, zz, ss = (centred_products(one, other, w) for one, other in ((a, b), (a, a), (b, b)))
+    return zs, zz, ss, centred_diagonal(a, w), centred_diagonal(b, w)
+
+
+def _from_pairs(kernels: Kernels, pair: Pair, w: Tensor) -> Rows:
+    """Return the rows from all pairs of them, some rows at a time."""
+    tiles = torch.arange(len(w)).split(500)
+    means = [
+        torch.cat([k.gram(x[part], x) @ w for part in tiles]) for k, x in zip(kernels, pair, strict=True)
+    ]
+    parts = []
+    for part in tiles:
+        K, L = (
+            k.gram(x[part], x) - mean[part, None] - mean + w @ mean
+            for k, x, mean in zip(kernels, pair, means, strict=True)
+        )
+        parts.append(((K * L) @ w, (K * K) @ w, (L * L) @ w))
+    diagonals = [
+        k.diagonal(x) - 2.0 * mean + w @ mean for k, x, mean in zip(kernels, pair, means, strict=True)
+    ]
+    zs, zz, ss = (torch.cat(column) for column in zip(*parts, strict=True))
+    return zs, zz, ss, diagonals[0], diagonals[1]
+
+
+def _spectrum(
+    rows: Rows, kernels: Kernels, pair: Pair, w: Tensor, generator: torch.Generator
+) -> tuple[Tensor, float, tuple[Tensor, Tensor]]:
+    """Return the eigenvalues of an embedding, what they leave out of the trace, and those of each side.
+
+    From the features of at most 20,000 rows, on the pairs of principal directions with the largest products;
+    the trace is that of all rows.
+    """
+    zs, _, _, diagonal_z, diagonal_s = rows
+    terms = w.square() * (diagonal_z * diagonal_s - 2.0 * zs + w @ zs)
+    total = len(w) * float(terms.sum())
+    if len(w) > _EIGEN_ROWS:
+        some = torch.randperm(len(w), generator=generator)[:_EIGEN_ROWS]
+        pair, terms, w = (
+            (pair[0][some], pair[1][some]),
+            terms[some] / w[some].sum() ** 2,
+            w[some] / w[some].sum(),
+        )
+    seen = len(w) * float(terms.sum())
+    scale = total / seen if seen > 0.0 else 1.0
+    sides = [principal(feature_map(k, x, _FEATURES)(x), w) for k, x in zip(kernels, pair, strict=True)]
+    spectra = [torch.linalg.eigvalsh((w[:, None] * F).mT @ (w[:, None] * F)).clamp_min(0.0) for F in sides]
+    G, F = sides
+    sizes = torch.outer(w @ G.square(), w @ F.square()).flatten()
     kept = sizes.argsort(descending=True)[:_PAIRS]
     a, b = kept // F.shape[1], kept % F.shape[1]
-    second, first = G.new_zeros((len(kept), len(kept))), G.new_zeros(len(kept))
-    for part_g, part_f in zip(G.split(_MOST_ROWS), F.split(_MOST_ROWS), strict=True):
-        products = part_g[:, a] * part_f[:, b]
-        second += products.mT @ products / n
-        first += products.sum(dim=0) / n
-    values = torch.linalg.eigvalsh(second - torch.outer(first, first)).clamp_min(0.0).flip(0)
-    rest = max(0.0, float((diagonal_z * diagonal_s).mean() - zs.mean() - values.sum()))
-    return Embedding(zs, zz, ss, diagonal_z, diagonal_s, values, rest, ())
+    mean = ((w[:, None] * G).mT @ F).flatten()[kept]
+    second = G.new_zeros((len(kept), len(kept)))
+    for part in blocks(len(w)):
+        errors = w[part, None] * (G[part][:, a] * F[part][:, b] - mean)
+        second.addmm_(errors.mT, errors)
+    values = scale * len(w) * torch.linalg.eigvalsh(second).clamp_min(0.0).flip(0)
+    z, s = (values_of / w.square().sum() for values_of in spectra)
+    return values, max(0.0, total - float(values.sum())), (z, s)
 
 
-def principal(F: Tensor) -> Tensor:
+def principal(F: Tensor, w: Tensor | None = None) -> Tensor:
     """Return the centred factor turned to its principal directions."""
-    F = F - F.mean(dim=0)
-    return F @ torch.linalg.eigh(F.mT @ F).eigenvectors
+    if w is None:
+        F = F - F.mean(dim=0)
+        return F @ torch.linalg.eigh(F.mT @ F).eigenvectors
+    F = F - w @ F
+    return F @ torch.linalg.eigh((w[:, None] * F).mT @ F).eigenvectors

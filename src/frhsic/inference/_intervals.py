@@ -9,7 +9,7 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive
+from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive, to_weights
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance
 from frhsic.dependence._lowrank import thin_factor
 from frhsic.dependence._numeric import signed_root
@@ -31,7 +31,8 @@ _MOST_ROWS_EIPM = 4_096
 _MARGIN = 1.5
 # The simultaneous confidence with which the sign of a gap is taken as known.
 _BEYOND_DOUBT = 0.99
-_PERMUTATIONS, _FLOOR_ROWS = 199, 1_024
+# Up to so many rows they are permuted for the floors of HSIC and GDP; above, the limit of that law is drawn.
+_PERMUTATIONS, _FLOOR_ROWS, _FLOOR_ROWS_GDP = 199, 1_024, 5_000
 # Columns of the feature map in which errors of embeddings are drawn, and what share of the variance may enter
 # by its mean instead.
 _FEATURES, _NEGLIGIBLE = 64, 1e-3
@@ -46,6 +47,7 @@ def confidence_interval(
     n_draws: int = 999,
     random_state: object = None,
     floor: bool = True,
+    sample_weight: object = None,
 ) -> Interval:
     """Return a confidence interval for the dependence of z on s in the population.
 
@@ -62,6 +64,9 @@ def confidence_interval(
     random_state : None, int or generator, default=None
     floor : bool, default=True
         Also give the mean and the quantile of the estimate over 199 permutations of s.
+    sample_weight : array-like of shape (n,) or None, default=None
+        The target is then that of the weighted law, such as that of a population from which rows were drawn
+        with unequal chances, one over which are the weights. Rows of weight zero are left out.
 
     Returns
     -------
@@ -79,6 +84,10 @@ def confidence_interval(
     root of the estimate, on which scale its variance depends least on its value; else from zero to
     (|C^| + r)^2. Normalised forms divide by sqrt(HSIC(Z, Z) HSIC(S, S)).
 
+    With weights, C^ = sum_i w_i a_i, the multipliers are those of w_i (a_i - C^), and the debiased estimate
+    is the formula of the unbiased one with 1 / sum_i w_i^2, the effective number of rows, in place of n: what
+    it takes off is what chance adds to the weighted form at independence, whatever the weights.
+
     The interval always holds its estimate. HSIC itself is never negative, but its unbiased estimate may be:
     then the lower end is that estimate, and values below zero are none that the target can take.
 
@@ -90,8 +99,9 @@ def confidence_interval(
     level of s to the next (``GDP(1e-6)`` on integers) makes level means, and the target the true curve.
     Beside it stands the permutation floor: both measures are positive by chance.
 
-    Above 5,000 rows HSIC uses thin factors of the Gram matrices; where there are none, and for EIPM above
-    4,096 rows, a random subsample is used, and the notes say so.
+    For a z of one column and any number of rows HSIC, distance covariance and GDP use all of them. Where the
+    kernels have too many features (wide representations), 5,000 random rows are used, and for EIPM 4,096; the
+    notes say so. Floors of many rows, or with weights, are drawn from the limit of the permutation law.
 
     Examples
     --------
@@ -108,15 +118,25 @@ def confidence_interval(
     measure = HSIC(estimator="unbiased", normalized=True) if dependence is None else dependence
     x = to_matrix(z, name="z", min_rows=8)
     sensitive = to_sensitive(s, name="s", n_rows=len(x), rows_of="z", min_rows=8)
+    w = to_weights(sample_weight, n_rows=len(x), rows_of="z")
+    if w is not None:
+        present = w > 0
+        if int(present.sum()) < 8:
+            raise ValueError(
+                f"'sample_weight' must be positive in at least 8 rows. Got {int(present.sum())}. "
+                "Pass more rows that count."
+            )
+        x, sensitive, w = x[present], sensitive[present], w[present]
+        w = None if bool((w == w[0]).all()) else w / w.sum()  # equal weights are none
     if bool((x == x[:1]).all()):
         raise ValueError("'z' must vary. Got the same row throughout. A constant tells nothing about 's'.")
     generator = to_generator(random_state)
     if isinstance(measure, HSIC | DistanceCovariance):
-        return _kernel_interval(x, sensitive, measure, level, n_draws, generator, floor)
+        return _kernel_interval(x, sensitive, measure, level, n_draws, generator, floor, w)
     if isinstance(measure, GDP):
-        return _gdp_interval(x, sensitive, measure, level, n_draws, generator, floor)
+        return _gdp_interval(x, sensitive, measure, level, n_draws, generator, floor, w)
     if isinstance(measure, EIPM):
-        return _eipm_interval(x, sensitive, measure, level, n_draws, generator, floor)
+        return _eipm_interval(x, sensitive, measure, level, n_draws, generator, floor, w)
     raise TypeError(
         "'dependence' must be HSIC, DistanceCovariance, GDP or EIPM: no interval is derived for others. "
         f"Got {type(measure).__name__}. Take one of these four."
@@ -143,10 +163,11 @@ def _kernel_interval(
     n_draws: int,
     generator: torch.Generator,
     floor: bool,
+    w: Tensor | None,
 ) -> Interval:
     measure = as_hsic(asked, s)
-    kernel_z, kernel_s = measure.kernel_z.bind(z), measure._kernel_s(s).bind(s.values)
-    found = embedding(z, s, measure, generator)
+    kernel_z, kernel_s = measure.kernel_z.bind(z, w), measure._kernel_s(s).bind(s.values, w)
+    found = embedding(z, s, measure, generator, w)
     n, notes = len(found), list(found.notes)
     size, se = found.size(measure.normalized), found.standard_error(measure.normalized)
     estimate, length = found.unbiased()[0] / size, found.length
@@ -163,15 +184,20 @@ def _kernel_interval(
     if measure.normalized:
         high = min(high, 1.0)
     low, high = min(low, estimate), max(high, estimate)
-    if all(is_standard(kernel) for kernel in (kernel_z, kernel_s)):
+    if w is None and all(is_standard(kernel) for kernel in (kernel_z, kernel_s)):
         sure = population_bound(length**2, n, 1.0 - level, kernel_z.bound * kernel_s.bound)
         notes.append(
             f"At every n, HSIC (not normalised) is at most {number(sure)} with confidence {level:g}."
         )
     mean, top = (None, None)
     if floor:
-        bound = HSIC(kernel_z, kernel_s, estimator="unbiased", normalized=measure.normalized)
-        mean, top = _hsic_floor(z, s, bound, n, level, generator, measure.root)
+        bound = HSIC(kernel_z, kernel_s, estimator="unbiased")
+        if w is None and n == len(z) <= _FLOOR_ROWS:
+            values = bound.permuted(z, s, random_orders(n, _PERMUTATIONS, generator))
+        else:
+            values = found.by_chance(_PERMUTATIONS, generator)
+        values = signed_root(values / size) if measure.root else values / size
+        mean, top = float(values.mean()), float(values.quantile(level))
     if measure.root:
         low, estimate, high = (root_of(value) for value in (low, estimate, high))
     if low < 0.0:
@@ -192,21 +218,6 @@ def _kernel_interval(
     )
 
 
-def _hsic_floor(
-    z: Tensor, s: Sensitive, measure: HSIC, n: int, level: float, generator: torch.Generator, root: bool
-) -> tuple[float, float]:
-    """Return mean and quantile over permutations for n rows.
-
-    The null law is that of n HSIC, whatever n: a few rows are enough to draw from it.
-    """
-    rows = torch.randperm(len(z), generator=generator)[:_FLOOR_ROWS] if n > _FLOOR_ROWS else torch.arange(n)
-    orders = random_orders(len(rows), _PERMUTATIONS, generator)
-    values = measure.permuted(z[rows], s[rows], orders) * (len(rows) / n)
-    if root:
-        values = signed_root(values)
-    return float(values.mean()), float(values.quantile(level))
-
-
 def root_of(value: float) -> float:
     """Return the root with the sign of the value."""
     return math.copysign(math.sqrt(abs(value)), value)
@@ -216,11 +227,18 @@ def root_of(value: float) -> float:
 
 
 def _gdp_interval(
-    z: Tensor, s: Sensitive, measure: GDP, level: float, n_draws: int, generator: torch.Generator, floor: bool
+    z: Tensor,
+    s: Sensitive,
+    measure: GDP,
+    level: float,
+    n_draws: int,
+    generator: torch.Generator,
+    floor: bool,
+    w: Tensor | None,
 ) -> Interval:
-    curve, errors = gdp_errors(z, s, measure, n_draws, generator)
+    curve, errors = gdp_errors(z, s, measure, n_draws, generator, w)
     radius = float(errors.quantile(level))
-    estimate = float(measure(z, s))
+    estimate = float(measure(z, s, w))
     mean, top = _gdp_floor(curve, level, generator) if floor else (None, None)
     return Interval(
         estimate=estimate,
@@ -239,7 +257,12 @@ def _gdp_interval(
 
 
 def gdp_errors(
-    z: Tensor, s: Sensitive, measure: GDP, n_draws: int, generator: torch.Generator
+    z: Tensor,
+    s: Sensitive,
+    measure: GDP,
+    n_draws: int,
+    generator: torch.Generator,
+    w: Tensor | None = None,
 ) -> tuple[Smoothed, Tensor]:
     """Return the curve and draws of the bound on the error of its GDP."""
     if measure.weighting != "population":
@@ -248,7 +271,7 @@ def gdp_errors(
             f"sample's extremes, and have no target. Got {measure.weighting!r}. Leave 'weighting' out."
         )
     bandwidths = bandwidths_of(s, measure.bandwidth_s, measure.range_s, measure._ranges)
-    curve = Smoothed.of(z, gathered(s, row_weights(s, None), generator), bandwidths)
+    curve = Smoothed.of(z, gathered(s, row_weights(s, w), generator), bandwidths)
 
     def size(gaps: Tensor) -> Tensor:
         return gaps.abs().mean(dim=-1)
@@ -264,19 +287,20 @@ def _eipm_interval(
     n_draws: int,
     generator: torch.Generator,
     floor: bool,
+    w: Tensor | None,
 ) -> Interval:
     notes = []
-    kernel = measure.kernel_z.bind(z)
+    kernel = measure.kernel_z.bind(z, w)
     bandwidths = bandwidths_of(s, measure.bandwidth_s, measure.range_s, measure._ranges)
     if len(z) > _MOST_ROWS_EIPM:
         notes.append(f"A random subsample of {_MOST_ROWS_EIPM:,} of {len(z):,} rows was used.")
         rows = torch.randperm(len(z), generator=generator)[:_MOST_ROWS_EIPM]
         # With the scales of all rows.
         measure = measure._with(kernel_z=kernel, _ranges=measure._ranges or ranges_of(s))
-        z, s = z[rows], s[rows]
+        z, s, w = z[rows], s[rows], None if w is None else w[rows] / w[rows].sum()
     G, missing = _features(kernel, z)
-    curve = Smoothed.of(G, gathered(s, row_weights(s, None), generator), bandwidths, missing)
-    estimate = float(measure(z, s))
+    curve = Smoothed.of(G, gathered(s, row_weights(s, w), generator), bandwidths, missing)
+    estimate = float(measure(z, s, w))
     if measure.root:
         radius = float(_errors(curve, _norm, n_draws, generator).quantile(level))
         low, high = max(0.0, estimate - radius), estimate + radius
@@ -288,7 +312,7 @@ def _eipm_interval(
         low, high = max(0.0, length - radius) ** 2, (length + radius) ** 2
     mean, top = (None, None)
     if floor:
-        values = _eipm_permuted(s, measure, G, missing, random_orders(len(z), _PERMUTATIONS, generator))
+        values = _eipm_permuted(s, measure, G, missing, random_orders(len(z), _PERMUTATIONS, generator), w)
         mean, top = float(values.mean()), float(values.quantile(level))
     return Interval(
         estimate=estimate,
@@ -367,21 +391,33 @@ def _features(kernel: Kernel, z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _gdp_floor(curve: Smoothed, level: float, generator: torch.Generator) -> tuple[float, float]:
-    """Return mean and quantile of GDP over permutations: one product with the smoother."""
-    values = []
-    for _ in range(_PERMUTATIONS):
-        order = torch.randperm(len(curve.f), generator=generator)
-        values.append(curve.groups.sums(curve.groups.w[:, None] * curve.f[order]))
-    sums = torch.stack(values, dim=1)  # (M, B, r)
-    gaps = (curve.smoother @ sums.reshape(len(sums), -1)).reshape(sums.shape).abs().mean(dim=-1)
-    floor = curve.mass @ gaps * curve.groups.scale
+    """Return mean and quantile of GDP over permutations: one product with the smoother.
+
+    The sums over groups of w_i f_p(i), for a random order p, have the covariance of f times
+    diag(sum_i w_i^2) - mass mass' / n. Gaps from the overall mean do not see the second part, and the sums of
+    many rows are normal.
+    """
+    groups, f = curve.groups, curve.f
+    n, r = f.shape
+    if n <= _FLOOR_ROWS_GDP:
+        orders = random_orders(n, _PERMUTATIONS, generator)
+        sums = torch.stack([groups.sums(groups.w[:, None] * f[order]) for order in orders], dim=1)
+    else:
+        noise = torch.randn((len(groups.sizes), _PERMUTATIONS, r), generator=generator, dtype=torch.float64)
+        root = torch.linalg.eigh((f - f.mean(dim=0)).mT @ (f - f.mean(dim=0)) / (n - 1))
+        spread = root.eigenvalues.clamp_min(0.0).sqrt()[:, None] * root.eigenvectors.mT
+        sums = groups.sums(groups.w.square()).sqrt()[:, None, None] * (noise @ spread)  # (M, B, r)
+    gaps = (curve.smoother @ sums.reshape(len(sums), -1)).reshape(sums.shape) - sums.sum(dim=0)
+    floor = curve.mass @ gaps.abs().mean(dim=-1) * groups.scale
     return float(floor.mean()), float(floor.quantile(level))
 
 
-def _eipm_permuted(s: Sensitive, measure: EIPM, G: Tensor, missing: Tensor, orders: Tensor) -> Tensor:
+def _eipm_permuted(
+    s: Sensitive, measure: EIPM, G: Tensor, missing: Tensor, orders: Tensor, w: Tensor | None
+) -> Tensor:
     """Return EIPM for each permutation: products of the contrasts at no more than 256 anchors."""
     at_most = 256 if measure.anchors is None else min(256, measure.anchors)
-    E, share = measure._with(anchors=at_most)._contrasts(s, row_weights(s, None))
+    E, share = measure._with(anchors=at_most)._contrasts(s, row_weights(s, w))
     values = []
     for order in orders:
         squared = (E @ G[order]).square().sum(dim=1) + E.square() @ missing[order]

@@ -12,15 +12,17 @@ from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence
-from frhsic.dependence._lowrank import thin_factor
+from frhsic.dependence._lowrank import FeatureMap, blocks, feature_map, thin_factor
 from frhsic.kernels import Gaussian, Linear, OnColumns, default_kernel
 from frhsic.kernels._scale import median_bandwidth
 
 # Bandwidths of z and of s as multiples of their medians, and the weight of each pair. The first is nearly
 # linear; along s the others are narrower than along z, because a score is a function of s plus noise.
 FAMILY = ((4.0, 4.0, 0.5), (2.0, 0.5, 0.25), (1.0, 0.25, 0.25))
-# Columns of a thin factor of each side: 1,000,000 rows take 1 GB for each pair of bandwidths.
+# Features of each side.
 RANK_Z, RANK_S = 64, 64
+# Above so many rows the wild bootstrap draws from so many of them.
+WILD_ROWS = 5_000
 # Permutations are drawn in chunks of about this many row numbers (160 MB).
 _CHUNK = 20_000_000
 
@@ -91,19 +93,17 @@ def permuted_values(
             continue
         n = len(stratum.z)
         for part in torch.arange(count + 1).split(max(1, _CHUNK // n)):
-            as_they_are = torch.arange(n)[None] if int(part[0]) == 0 else torch.empty((0, n)).long()
-            drawn = random_orders(n, len(part) - len(as_they_are), generator)
-            orders = torch.cat((as_they_are, drawn))
+            orders = random_orders(n, len(part), generator, first_as_it_is=int(part[0]) == 0)
             for k, measure in enumerate(measures):
                 values = measure.permuted(stratum.z, stratum.s, orders, stratum.weights)
                 total[k, part] += stratum.share * values
     return total
 
 
-def random_orders(n: int, count: int, generator: torch.Generator) -> Tensor:
-    """Return random permutations of n rows, shape ``(count, n)``."""
-    orders = torch.empty((count, n), dtype=torch.int64)
-    for order in orders:
+def random_orders(n: int, count: int, generator: torch.Generator, *, first_as_it_is: bool = False) -> Tensor:
+    """Return random permutations of n rows, shape ``(count, n)``; the first may be the rows as they are."""
+    orders = torch.arange(n).repeat(count, 1)
+    for order in orders[int(first_as_it_is) :]:
         torch.randperm(n, generator=generator, out=order)
     return orders
 
@@ -114,23 +114,25 @@ def wild_values(
     """Return HSIC_w and ``count`` draws of its wild bootstrap, ``(k, count + 1)``.
 
     HSIC_w = |sum_i w_i phi_i (x) psi_i|^2 with features centred by w; a draw multiplies each term by an
-    independent standard normal. Under independence (of the weighted law) both have the same limit.
+    independent standard normal. Under independence (of the weighted law) both have the same limit. A draw is
+    normal with covariance sum_i w_i^2 a_i (x) a_i, which many rows, drawn in proportion to w_i^2, estimate.
     """
     total = torch.zeros((len(measures), count + 1), dtype=torch.float64)
     for stratum in strata:
-        w = stratum.weights
         if stratum.constant:
             continue
-        assert w is not None  # noqa: S101
-        w = w / w.sum()
-        sides: list[tuple[Tensor, Tensor]] = []
-        for k, measure in enumerate(measures):
-            G, F = features(measure, stratum)
-            sides.append((w[:, None] * (G - w @ G), F - w @ F))
-            total[k, 0] += stratum.share * sides[k][0].T.matmul(sides[k][1]).square().sum()
-        for part in torch.arange(1, count + 1).split(max(1, _CHUNK // len(w))):
-            xi = torch.randn((len(w), len(part)), generator=generator, dtype=torch.float64)
-            for k, (G, F) in enumerate(sides):
+        maps = features(measures, stratum)
+        seen = moments(maps, stratum)
+        z, s, u = stratum.z, stratum.s.values, seen.w
+        if len(u) > WILD_ROWS:
+            rows = torch.multinomial(u.square(), WILD_ROWS, replacement=True, generator=generator)
+            z, s, u = z[rows], s[rows], (u.square().sum() / WILD_ROWS).sqrt().expand(WILD_ROWS)
+        parts = torch.arange(1, count + 1).split(max(1, _CHUNK // len(u)))
+        noise = [torch.randn((len(u), len(part)), generator=generator, dtype=torch.float64) for part in parts]
+        for k, (map_z, map_s) in enumerate(maps):
+            total[k, 0] += stratum.share * seen.cross[k].square().sum()
+            G, F = u[:, None] * (map_z(z) - seen.mean_z[k]), map_s(s) - seen.mean_s[k]
+            for part, xi in zip(parts, noise, strict=True):
                 for column in F.T:  # (r_z, draws) at a time
                     values = (G.T @ (column[:, None] * xi)).square().sum(dim=0)
                     total[k, part] += stratum.share * values
@@ -150,41 +152,89 @@ def limit_values(
     for stratum in strata:
         if stratum.constant:
             continue
-        n, w = len(stratum.z), stratum.weights
-        sides: list[tuple[Tensor, Tensor]] = []
-        for measure in measures:
-            G, F = features(measure, stratum)
-            G = G - G.mean(dim=0)
-            F = F - F.mean(dim=0) if w is None else n * (w / w.sum())[:, None] * (F - (w / w.sum()) @ F)
-            sides.append((G, F))
-        root_z, root_s = (_gram_root(torch.cat(side, dim=1)) for side in zip(*sides, strict=True))
-        for k, (G, F) in enumerate(sides):
-            total[k, 0] += stratum.share * float((G.T @ F).square().sum()) / n**2
-        rows_z, rows_s = (
-            root.split([X.shape[1] for X in side])
-            for root, side in zip((root_z, root_s), zip(*sides, strict=True), strict=True)
-        )
+        n = len(stratum.z)
+        seen = moments(features(measures, stratum), stratum)
+        root_z, root_s = _root(seen.gram_z), _root(seen.gram_s)
+        rows_z = root_z.split([len(cross) for cross in seen.cross])
+        rows_s = root_s.split([cross.shape[1] for cross in seen.cross])
+        for k, cross in enumerate(seen.cross):
+            total[k, 0] += stratum.share * cross.square().sum()
         size = root_z.shape[1], root_s.shape[1]
         for part in torch.arange(1, count + 1).split(max(1, _CHUNK // (size[0] * size[1]))):
             noise = torch.randn((len(part), *size), generator=generator, dtype=torch.float64)
-            for k in range(len(sides)):
-                draws = (rows_z[k] @ noise @ rows_s[k].T).square().sum(dim=(1, 2)) / (n - 1) / n**2
+            for k in range(len(measures)):
+                draws = (rows_z[k] @ noise @ rows_s[k].T).square().sum(dim=(1, 2)) / (n - 1)
                 total[k, part] += stratum.share * draws
     return total
 
 
-def features(measure: HSIC, stratum: Stratum) -> tuple[Tensor, Tensor]:
-    """Return G (n, r) and F (n, q) with G G' and F F' the Gram matrices, or the best of so few columns."""
-    kernel_s = measure.kernel_s or default_kernel(stratum.s.kinds)
-    return (
-        thin_factor(measure.kernel_z, stratum.z, RANK_Z),
-        thin_factor(kernel_s, stratum.s.values, RANK_S),
+def features(measures: Sequence[HSIC], stratum: Stratum) -> list[tuple[FeatureMap, FeatureMap]]:
+    """Return feature maps of both sides under each measure."""
+    z, s = stratum.z, stratum.s
+    return [
+        (
+            feature_map(measure.kernel_z, z, RANK_Z),
+            feature_map(measure.kernel_s or default_kernel(s.kinds), s.values, RANK_S),
+        )
+        for measure in measures
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums over the rows of a stratum, with weights w of sum one and means of the features under them."""
+
+    w: Tensor  # (n,)
+    mean_z: tuple[Tensor, ...]  # for each measure, (r,)
+    mean_s: tuple[Tensor, ...]
+    cross: tuple[Tensor, ...]  # sum_i w_i (g_i - mean) (f_i - mean)', for each measure, (r, q)
+    gram_z: Tensor  # sum_i (g_i - g) (g_i - g)' / n, all measures together, g the plain mean
+    gram_s: Tensor  # sum_i n w_i^2 (f_i - mean) (f_i - mean)'
+
+
+def moments(maps: Sequence[tuple[FeatureMap, FeatureMap]], stratum: Stratum) -> Moments:
+    """Return what the tests need of the features, in one pass over blocks of rows."""
+    z, s, n = stratum.z, stratum.s.values, len(stratum.z)
+    w = z.new_full((n,), 1.0 / n) if stratum.weights is None else stratum.weights / stratum.weights.sum()
+    sides = tuple(zip(*maps, strict=True))
+    wide = [sum(one.width for one in side) for side in sides]
+    zz, ss, zs = (z.new_zeros((wide[i], wide[j])) for i, j in ((0, 0), (1, 1), (0, 1)))
+    plain_z, mean_z, mean_s, second_s = (z.new_zeros(wide[i]) for i in (0, 0, 1, 1))
+    shift: list[Tensor] = []
+    for rows in blocks(n):
+        G, F = (
+            torch.cat([one(x[rows]) for one in side], dim=1) for side, x in zip(sides, (z, s), strict=True)
+        )
+        shift = shift or [G.mean(dim=0), F.mean(dim=0)]  # near the means, so that little cancels below
+        G, F = G.sub_(shift[0]), F.sub_(shift[1])
+        u = w[rows]
+        weighted = u[:, None] * F
+        zz.addmm_(G.mT, G)
+        zs.addmm_(G.mT, weighted)
+        ss.addmm_(weighted.mT, weighted)
+        plain_z += G.sum(dim=0)
+        mean_z += u @ G
+        mean_s += weighted.sum(dim=0)
+        second_s += u @ weighted
+    gram_s = ss - torch.outer(second_s, mean_s) - torch.outer(mean_s, second_s)
+    gram_s += w.square().sum() * torch.outer(mean_s, mean_s)
+    whole = zs - torch.outer(mean_z, mean_s)
+    columns = [[one.width for one in side] for side in sides]
+    return Moments(
+        w=w,
+        mean_z=(mean_z + shift[0]).split(columns[0]),
+        mean_s=(mean_s + shift[1]).split(columns[1]),
+        cross=tuple(
+            part.split(columns[1], dim=1)[k] for k, part in enumerate(whole.split(columns[0], dim=0))
+        ),
+        gram_z=zz / n - torch.outer(plain_z, plain_z) / n**2,
+        gram_s=n * gram_s,
     )
 
 
-def _gram_root(X: Tensor) -> Tensor:
-    """Return R with R R' = X'X and no more columns than it has rank."""
-    eigenvalues, vectors = torch.linalg.eigh(X.T @ X)
+def _root(gram: Tensor) -> Tensor:
+    """Return R with R R' the matrix and no more columns than it has rank."""
+    eigenvalues, vectors = torch.linalg.eigh(gram)
     keep = eigenvalues > 1e-12 * eigenvalues[-1]
     return vectors[:, keep] * eigenvalues[keep].sqrt()
 

@@ -232,6 +232,62 @@ class Curve(Result):
         return frame(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
+@dataclass(frozen=True)
+class Profile(Result):
+    """Where along s the law of z differs from its law overall, beside what chance alone gives.
+
+    Attributes
+    ----------
+    points : tuple of float
+        Values of s (codes of a categorical column).
+    contrast : tuple of float
+        MMD between z near each point and z overall: zero exactly when the two laws agree.
+    chance : tuple of float
+        What random pairings exceed *anywhere* along s with probability 1 - level.
+    mass : tuple of float
+        The share of rows that each point stands for; sums to one.
+    level : float
+    bandwidth : float
+        Of the window along s; 0 for the levels of a categorical column.
+    attributes : tuple of str
+    n : int
+    """
+
+    points: tuple[float, ...]
+    contrast: tuple[float, ...]
+    chance: tuple[float, ...]
+    mass: tuple[float, ...]
+    level: float
+    bandwidth: float
+    attributes: tuple[str, ...]
+    n: int
+
+    @property
+    def above(self) -> tuple[float, ...]:
+        """The points at which the contrast is above chance."""
+        rows = zip(self.points, self.contrast, self.chance, strict=True)
+        return tuple(point for point, contrast, chance in rows if contrast > chance)
+
+    def __str__(self) -> str:
+        above = self.above
+        where = (
+            f"differs from its law overall by more than chance at {len(above)} of {len(self.points)} points, "
+            f"between {number(min(above))} and {number(max(above))}"
+            if above
+            else "is nowhere further from that overall than by chance, which is no evidence of independence"
+        )
+        return (
+            f"The law of z along {self.attributes[0]} {where} (MMD, {self.level:.0%} for all points at once, "
+            f"n = {self.n:,})."
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas frame with a row for each point."""
+        names = ("points", "contrast", "chance", "mass")
+        columns = [getattr(self, name) for name in names]
+        return frame(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+
+
 def frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     """Return rows as a pandas frame; the only place of this room that imports pandas."""
     import pandas as pd

@@ -17,6 +17,7 @@ from frhsic.inference._embedding import as_hsic
 from frhsic.inference._gamma import null_moments
 from frhsic.inference._permutation import (
     RANK_Z,
+    WILD_ROWS,
     Stratum,
     bandwidth_family,
     limit_values,
@@ -140,6 +141,11 @@ def independence_test(
         kernels = [measure.calibrate(z, s, freeze=True) for measure in plain]
         values = wild_values(kernels, strata, n_permutations, generator)
         exact, drawn = False, "wild bootstrap"
+        if max(len(stratum.z) for stratum in strata) > WILD_ROWS:
+            notes += (
+                f"Above {WILD_ROWS:,} rows the bootstrap draws from so many of them, in proportion to their "
+                "squared weights.",
+            )
         words = words if shares is not None else f"{words} in its biased form"
     elif shares is not None and n > MANY_ROWS:
         values, exact = limit_values(family, strata, n_permutations, generator), False

@@ -185,7 +185,7 @@ def worst_case_head(
     """
     generator = to_generator(random_state)
     fixed = fixed_rows(z, s, dependence, generator)
-    part = few_rows(fixed, generator)
+    part = few_rows(fixed, MOST_ROWS, generator)
     K = centred_gram(part.kernel_z, part.z)
     spectrum = directions(part.kernel_s, part.s.values)
     refuse_no_directions(spectrum)
@@ -266,17 +266,22 @@ def _checked(dependence: HSIC, s: Sensitive) -> Kernel:
     return kernel_s
 
 
-def few_rows(fixed: Fixed, generator: torch.Generator) -> Fixed:
+def few_rows(fixed: Fixed, most: int, generator: torch.Generator) -> Fixed:
     """Return at most as many random rows as an (n, n) matrix and its eigenvectors allow."""
-    most = MOST_ROWS
     if len(fixed.z) > _ROWS_OF_FULL_RANK:
-        thin = pivoted_factor(fixed.kernel_s, fixed.s.values[: 2 * MOST_ROWS])
-        most = _ROWS_OF_FULL_RANK if thin is None else MOST_ROWS
+        thin = pivoted_factor(fixed.kernel_s, fixed.s.values[: 2 * most])
+        most = min(most, _ROWS_OF_FULL_RANK) if thin is None else most
+    about = "Heads, gaps and the asymptotic bound's quantile are computed"
+    return drawn_rows(fixed, most, about, generator)
+
+
+def drawn_rows(fixed: Fixed, most: int, about: str, generator: torch.Generator) -> Fixed:
+    """Return random rows, and say what is computed on them; all if there are no more."""
     n = len(fixed.z)
     if n <= most:
         return fixed
     rows = torch.randperm(n, generator=generator)[:most].sort().values
-    note = f"Heads, gaps and the asymptotic bound's quantile are computed on {most:,} random rows of {n:,}."
+    note = f"{about} on {most:,} random rows of {n:,}."
     return fixed._replace(z=fixed.z[rows], s=fixed.s[rows], rows=fixed.rows[rows], notes=(*fixed.notes, note))
 
 
