@@ -2,14 +2,36 @@
 
 import argparse
 
-from benchmarks import adult, bounds, calibration, collapse, convergence, coverage, micro, runtime, selection
+from benchmarks import (
+    adult,
+    bounds,
+    calibration,
+    collapse,
+    convergence,
+    coverage,
+    micro,
+    peers,
+    runtime,
+    selection,
+)
 
 
 def main() -> None:
     """Run one benchmark and write its results beside this package."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for module in (micro, convergence, runtime, adult, collapse, calibration, coverage, bounds, selection):
+    for module in (
+        micro,
+        convergence,
+        runtime,
+        adult,
+        collapse,
+        calibration,
+        coverage,
+        bounds,
+        selection,
+        peers,
+    ):
         name = module.__name__.rpartition(".")[2]
         command = commands.add_parser(name, help=(module.__doc__ or "").partition("\n")[0])
         module.add_arguments(command)

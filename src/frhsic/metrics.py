@@ -1,0 +1,339 @@
+"""Metrics for scorers: how much predictions depend on a sensitive attribute, as one float; lower is better.
+
+All are called as ``metric(y_true, y_pred, *, sensitive_features, sample_weight=None, given=None, ...)``, so
+that ``make_scorer(metric, greater_is_better=False)``, ``cross_validate`` and fairlearn's ``MetricFrame`` take
+them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+
+import torch
+from torch import Tensor
+
+from frhsic.data import levels, to_generator, to_sensitive, to_weights
+from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, KernelHGR
+from frhsic.dependence._centering import Estimator
+
+__all__ = [
+    "distance_correlation",
+    "eipm",
+    "generalized_demographic_parity",
+    "hsic",
+    "kernel_hgr",
+    "normalized_hsic",
+]
+
+Kinds = str | Mapping[str, str] | None
+
+# A level of `given` with fewer rows says too little, and is left out as in the tests of independence.
+MIN_LEVEL = 8
+# Rows that a metric takes unless told otherwise: 0.4 to 1.6 s on one core, and below 1 GB.
+_PAIRS, _CUBES = 10_000, 2_000
+# Above, labels are taken for numbers that came as text.
+_MOST_LABELS = 100
+
+
+def generalized_demographic_parity(
+    y_true: object,  # noqa: ARG001
+    y_pred: object,
+    *,
+    sensitive_features: object,
+    sample_weight: object = None,
+    given: object = None,
+    bandwidth_s: float = 0.1,
+    kinds: Kinds = None,
+) -> float:
+    """Return the mean over S of |E[prediction | S] - E[prediction]|, in points of the prediction.
+
+    Parameters
+    ----------
+    y_true : object
+        Not read: scorers pass it. For notions that look at the outcome see ``given`` and ``sample_weight``.
+    y_pred : array-like of shape (n,) or (n, d)
+        Probabilities, scores, numbers, decisions, ``predict_proba`` or a representation. Text labels become
+        0 and 1, or a column for each when there are more than two.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Numbers are continuous (integers too), text, booleans and categories are categorical.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative; rows of weight zero are left out. ``y_true == 1`` is equal opportunity.
+    given : array-like of shape (n,), optional
+        Labels: the metric within each of their levels, averaged by the shares of the levels (those with
+        fewer than 8 rows are left out). ``given=y_true`` is equalized odds.
+    bandwidth_s : float, default=0.1
+        Of the smoothing along S, as a fraction of its range; 1e-6 compares the single values of S.
+    kinds : "continuous", "categorical" or dict of these by column name, optional
+        Overrides the kinds of the sensitive columns.
+
+    Returns
+    -------
+    float
+        Zero when the mean prediction is the same at every S. A sample gives more than zero by chance;
+        :func:`frhsic.inference.confidence_interval` says how much.
+
+    Notes
+    -----
+    Linear time above 4,096 rows for one continuous column; see :class:`frhsic.GDP`.
+
+    Examples
+    --------
+    >>> age = list(range(18, 91))
+    >>> u_shape = [((a - 54) / 36) ** 2 for a in age]
+    >>> round(generalized_demographic_parity(None, u_shape, sensitive_features=age), 2)
+    0.21
+    """
+    return _measured(GDP(bandwidth_s), y_pred, sensitive_features, sample_weight, given, kinds)
+
+
+def hsic(
+    y_true: object,  # noqa: ARG001
+    y_pred: object,
+    *,
+    sensitive_features: object,
+    sample_weight: object = None,
+    given: object = None,
+    estimator: Estimator = "unbiased",
+    kinds: Kinds = None,
+    max_rows: int | None = _PAIRS,
+    random_state: object = 0,
+) -> float:
+    """Return HSIC: the squared distance between the law of (prediction, S) and the product of its marginals.
+
+    It sees every kind of dependence, also of the spread of the prediction on S. Kernels are Gaussian with the
+    median distance as bandwidth, so numbers on different data are not on one scale: :func:`normalized_hsic`.
+
+    Parameters
+    ----------
+    y_true, y_pred, sensitive_features, sample_weight, given, kinds
+        As in :func:`generalized_demographic_parity`. Weights that differ need ``estimator="biased"``.
+    estimator : {"unbiased", "biased"}, default="unbiased"
+        Unbiased: zero on average under independence, and negative at times by chance. Biased: never negative,
+        but above zero under independence by a term of order 1 / n.
+    max_rows : int or None, default=10,000
+        More rows (of each level of ``given``) are represented by so many random ones; None takes all, in
+        quadratic time.
+    random_state : int or generator, default=0
+        Chooses those rows. Fixed, so that the same predictions have the same value.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> age = list(range(18, 91))
+    >>> round(hsic(None, age, sensitive_features=age), 2)
+    0.1
+    """
+    measure = HSIC(estimator=estimator)
+    return _measured(
+        measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state, estimator
+    )
+
+
+def normalized_hsic(
+    y_true: object,  # noqa: ARG001
+    y_pred: object,
+    *,
+    sensitive_features: object,
+    sample_weight: object = None,
+    given: object = None,
+    estimator: Estimator = "unbiased",
+    kinds: Kinds = None,
+    max_rows: int | None = _PAIRS,
+    random_state: object = 0,
+) -> float:
+    """Return HSIC(prediction, S) / sqrt(HSIC(prediction, prediction) HSIC(S, S)): 0 to 1 but for chance.
+
+    The parameters are those of :func:`hsic`.
+
+    Examples
+    --------
+    >>> age = list(range(18, 91))
+    >>> u_shape = [(a - 54) ** 2 for a in age]
+    >>> [round(normalized_hsic(None, y, sensitive_features=age), 2) for y in (age, u_shape)]
+    [1.0, 0.3]
+    """
+    measure = HSIC(estimator=estimator, normalized=True)
+    return _measured(
+        measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state, estimator
+    )
+
+
+def eipm(
+    y_true: object,  # noqa: ARG001
+    y_pred: object,
+    *,
+    sensitive_features: object,
+    sample_weight: object = None,
+    given: object = None,
+    bandwidth_s: float = 0.5,
+    kinds: Kinds = None,
+    max_rows: int | None = _CUBES,
+    random_state: object = 0,
+) -> float:
+    """Return the mean over S of the discrepancy (MMD) between the law of the prediction at S and overall.
+
+    The metric of FREM. The parameters are those of :func:`generalized_demographic_parity`, with a wider
+    smoothing along S, and ``max_rows`` and ``random_state`` of :func:`hsic`. All rows take cubic time.
+
+    Examples
+    --------
+    >>> age = list(range(18, 91))
+    >>> [round(eipm(None, age, sensitive_features=age, bandwidth_s=h), 2) for h in (0.5, 0.1)]
+    [0.14, 0.56]
+    """
+    measure = EIPM(bandwidth_s=bandwidth_s)
+    return _measured(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
+
+
+def distance_correlation(
+    y_true: object,  # noqa: ARG001
+    y_pred: object,
+    *,
+    sensitive_features: object,
+    sample_weight: object = None,
+    given: object = None,
+    estimator: Estimator = "unbiased",
+    kinds: Kinds = None,
+    max_rows: int | None = _PAIRS,
+    random_state: object = 0,
+) -> float:
+    """Return the distance correlation of prediction and S, 0 to 1 but for chance; no bandwidth to choose.
+
+    The root (with its sign) of the squared form, which is the one that ``estimator="unbiased"`` makes zero on
+    average under independence. The parameters are those of :func:`hsic`; sensitive columns of one kind.
+
+    Examples
+    --------
+    >>> age = list(range(18, 91))
+    >>> u_shape = [(a - 54) ** 2 for a in age]
+    >>> [round(distance_correlation(None, y, sensitive_features=age), 2) for y in (age, u_shape)]
+    [1.0, 0.46]
+    """
+    measure = DistanceCovariance(normalized=True, root=True, estimator=estimator)
+    return _measured(
+        measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state, estimator
+    )
+
+
+def kernel_hgr(
+    y_true: object,  # noqa: ARG001
+    y_pred: object,
+    *,
+    sensitive_features: object,
+    sample_weight: object = None,
+    given: object = None,
+    ridge: float = 0.01,
+    kinds: Kinds = None,
+    max_rows: int | None = _CUBES,
+    random_state: object = 0,
+) -> float:
+    """Return the largest correlation of a function of the prediction with one of S, 0 to 1.
+
+    Both functions come from a regularised kernel space; the smaller ``ridge``, the wilder they may be, and
+    the more correlation they find by chance: compare values at one n and one ridge. The other parameters are
+    those of :func:`hsic`. All rows take cubic time.
+
+    Examples
+    --------
+    >>> age = list(range(18, 91))
+    >>> u_shape = [(a - 54) ** 2 for a in age]
+    >>> round(kernel_hgr(None, u_shape, sensitive_features=age), 1)
+    0.9
+    """
+    measure = KernelHGR(ridge, ridge)
+    return _measured(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
+
+
+# ---- the door --------------------------------------------------------------------------------------------
+
+
+def _measured(
+    measure: Dependence,
+    y_pred: object,
+    sensitive_features: object,
+    sample_weight: object,
+    given: object,
+    kinds: Kinds,
+    max_rows: int | None = None,
+    random_state: object = 0,
+    estimator: Estimator = "biased",
+) -> float:
+    """Return the measure on the rows that count: all, or the mean over the levels of ``given``."""
+    z = _numbers(y_pred)
+    n = len(z)
+    s = to_sensitive(sensitive_features, kinds=kinds, n_rows=n, rows_of="y_pred")
+    w = to_weights(sample_weight, n_rows=n, rows_of="y_pred")
+    present = torch.arange(n) if w is None else w.nonzero().squeeze(1)
+    if w is not None and bool((w[present] == w[present[0]]).all()):
+        w = None  # equal weights are none
+    if w is not None and estimator == "unbiased":
+        raise ValueError(
+            "'sample_weight' must be equal, or zero, in all rows for estimator='unbiased': no weighted form "
+            "of it is derived. Got weights that differ. Pass estimator='biased'."
+        )
+    most = _checked_rows(max_rows)
+    generator = to_generator(random_state)
+    total, mass = 0.0, 0.0
+    for rows in _parts(present, given, n):
+        share = float(len(rows)) if w is None else float(w[rows].sum())
+        if most is not None and len(rows) > most:
+            rows = rows[torch.randperm(len(rows), generator=generator)[:most]]
+        total += share * float(measure(z[rows], s[rows], None if w is None else w[rows]))
+        mass += share
+    return total / mass
+
+
+def _numbers(y_pred: object) -> Tensor:
+    """Return predictions as columns of numbers; labels become indicators."""
+    read = to_sensitive(y_pred, name="y_pred", min_rows=4, allow_constant=True)
+    if "categorical" not in read.kinds:
+        return read.values
+    columns = []
+    for column, labels in zip(read.values.T, read.categories, strict=True):
+        if labels is None or len(labels) <= 2:
+            columns.append(column[:, None])
+            continue
+        if len(labels) > _MOST_LABELS:
+            raise ValueError(
+                f"'y_pred' must hold numbers, or at most {_MOST_LABELS} different labels. Got {len(labels)} "
+                "labels. Convert numbers that came as text first."
+            )
+        columns.append(torch.nn.functional.one_hot(column.long(), len(labels)).to(column))
+    return torch.cat(columns, dim=1)
+
+
+def _parts(present: Tensor, given: object, n: int) -> list[Tensor]:
+    """Return the row numbers of the levels of ``given``, or all of ``present``."""
+    if given is None:
+        return [present]
+    split = levels(given, name="given")
+    rows = sum(len(level.rows) for level in split.kept)
+    if rows != n:
+        raise ValueError(
+            f"'given' must have {n} rows like 'y_pred'. Got {rows}. Pass one label for each row."
+        )
+    counts = torch.zeros(n, dtype=torch.bool)
+    counts[present] = True
+    parts = [level.rows[counts[level.rows]] for level in split.kept]
+    parts = [rows for rows in parts if len(rows) >= MIN_LEVEL]
+    if not parts:
+        raise ValueError(
+            f"'given' must have a level with at least {MIN_LEVEL} rows. Got none. "
+            "Merge levels, or leave 'given' out."
+        )
+    return parts
+
+
+def _checked_rows(max_rows: object) -> int | None:
+    if max_rows is None:
+        return None
+    if isinstance(max_rows, bool) or not isinstance(max_rows, Integral) or int(max_rows) < MIN_LEVEL:
+        raise ValueError(
+            f"'max_rows' must be an integer of at least {MIN_LEVEL}, or None. Got {max_rows!r}. "
+            "Leave it out, or pass None for all rows."
+        )
+    return int(max_rows)
