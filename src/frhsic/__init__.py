@@ -11,6 +11,7 @@
 
 import logging
 
+from frhsic.auditing import audit
 from frhsic.data import Sensitive
 from frhsic.dependence import (
     EIPM,
@@ -45,6 +46,7 @@ __all__ = [
     "Sensitive",
     "TableEncoder",
     "Training",
+    "audit",
     "load",
     "save",
 ]

@@ -1,0 +1,31 @@
+"""Audits: the dependence of a score or a representation on sensitive columns, in numbers."""
+
+from frhsic.auditing._audit import audit
+from frhsic.auditing._results import (
+    SCHEMA,
+    Attribute,
+    Audit,
+    Column,
+    Given,
+    Measured,
+    Outcome,
+    Recovered,
+    Representation,
+    Transfer,
+)
+from frhsic.auditing._schema import schema
+
+__all__ = [
+    "SCHEMA",
+    "Attribute",
+    "Audit",
+    "Column",
+    "Given",
+    "Measured",
+    "Outcome",
+    "Recovered",
+    "Representation",
+    "Transfer",
+    "audit",
+    "schema",
+]

@@ -1,0 +1,348 @@
+"""What an audit returns: numbers with what they mean, nothing drawn and nothing judged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from frhsic.auditing._words import sentences
+from frhsic.inference._results import Curve, Interval, Profile, Result, TestResult, frame, number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from frhsic.inference import Certificate
+
+# The form of to_dict(): the number grows when a reader of older ones would misread a newer one.
+SCHEMA = "frhsic.audit/1"
+
+
+@dataclass(frozen=True)
+class Measured(Result):
+    """A value beside what chance alone gives, without an interval.
+
+    Attributes
+    ----------
+    measure : str
+    value : float
+    floor, floor_high : float
+        Its mean over permutations of s, and their quantile at the level of the audit.
+    n : int
+        Rows used.
+    """
+
+    measure: str
+    value: float
+    floor: float
+    floor_high: float
+    n: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.measure} is {number(self.value)} (n = {self.n:,}). Chance alone gives "
+            f"{number(self.floor)} on average, seldom above {number(self.floor_high)}."
+        )
+
+
+@dataclass(frozen=True)
+class Column(Result):
+    """A column of the data, described without showing any row of it.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"continuous", "categorical"}
+    distinct : int
+        Different values.
+    low, mean, high : float or None
+        Of a continuous column: its 1 % quantile, mean and 99 % quantile. The extremes belong to single rows
+        and are not told.
+    labels : tuple of str
+        Of a categorical column, in the order of its codes; a longer one is cut.
+    counts : tuple of int
+        Rows of each label; 0 where they are too few to tell.
+    unit_interval : bool
+        Whether all values lie between 0 and 1, as probabilities do.
+    """
+
+    name: str
+    kind: str
+    distinct: int
+    low: float | None = None
+    mean: float | None = None
+    high: float | None = None
+    labels: tuple[str, ...] = ()
+    counts: tuple[int, ...] = ()
+    unit_interval: bool = False
+
+
+@dataclass(frozen=True)
+class Given(Result):
+    """Dependence on s among the rows of one label of y.
+
+    Attributes
+    ----------
+    label : str
+    n : int
+    gdp : Interval or None
+        None where z is a representation, or the rows are too few.
+    curve : Curve or None
+    """
+
+    label: str
+    n: int
+    gdp: Interval | None
+    curve: Curve | None
+
+
+@dataclass(frozen=True)
+class Outcome(Result):
+    """Dependence on s beside the outcome y.
+
+    Attributes
+    ----------
+    equalized_odds : TestResult or None
+        Of independence within the labels of y.
+    levels : tuple of Given
+        The labels of y one by one; none when y is a number with many values.
+    equal_opportunity : str or None
+        The label that counts as the favourable outcome.
+    calibration : Curve or None
+        The mean of y - score along s: zero where the score is calibrated at that value of s.
+    calibration_gap : Interval or None
+        The mean over s of the distance of that curve from its own mean.
+    """
+
+    equalized_odds: TestResult | None
+    levels: tuple[Given, ...]
+    equal_opportunity: str | None
+    calibration: Curve | None
+    calibration_gap: Interval | None
+
+
+@dataclass(frozen=True)
+class Attribute(Result):
+    """The dependence of z on one sensitive column, or on several jointly.
+
+    Attributes
+    ----------
+    names : tuple of str
+    kind : {"continuous", "categorical", "joint"}
+    test : TestResult
+        Of independence; with Holm's correction when several columns were tested one by one.
+    normalized_hsic, hsic : Interval
+        Debiased; the first on a scale from 0 to 1.
+    distance_correlation : Interval or None
+        None for continuous and categorical columns jointly.
+    kernel_hgr : Measured
+    gdp : Interval or None
+        In points of the score; None when z is a representation.
+    curve : Curve or None
+        The mean score along s; None when z is a representation, or for several columns.
+    profile : Profile or None
+        None for several columns.
+    outcome : Outcome or None
+        When y was given.
+    """
+
+    names: tuple[str, ...]
+    kind: Literal["continuous", "categorical", "joint"]
+    test: TestResult
+    normalized_hsic: Interval
+    hsic: Interval
+    distance_correlation: Interval | None
+    kernel_hgr: Measured
+    gdp: Interval | None
+    curve: Curve | None
+    profile: Profile | None
+    outcome: Outcome | None
+
+    @property
+    def name(self) -> str:
+        """The columns, in words."""
+        return " and ".join(self.names)
+
+
+@dataclass(frozen=True)
+class Transfer(Result):
+    """A fresh head trained on half of the rows of a representation and judged on the other half.
+
+    Attributes
+    ----------
+    head : str
+        "linear", "MLP", "forest" or "boosted".
+    performance : float
+        Of predicting y: accuracy for labels, R^2 for numbers.
+    metric : {"accuracy", "R^2"}
+    gdp : tuple of Interval
+        Of its probabilities (or predictions), for each sensitive column.
+    """
+
+    head: str
+    performance: float
+    metric: str
+    gdp: tuple[Interval, ...]
+
+
+@dataclass(frozen=True)
+class Recovered(Result):
+    """How well s can be predicted from z on rows not used to learn it.
+
+    Attributes
+    ----------
+    attribute : str
+    linear, boosted : float
+        R^2 of a linear and of a boosted model, cross-validated; for a categorical column, that of the
+        probabilities (one minus the Brier score divided by that of the shares). Near or below zero: nothing.
+    n : int
+    """
+
+    attribute: str
+    linear: float
+    boosted: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Representation(Result):
+    """What only a representation is asked.
+
+    Attributes
+    ----------
+    recovered : tuple of Recovered
+        One for each sensitive column.
+    transfer : tuple of Transfer
+        Fresh heads for y; none when y was not given.
+    """
+
+    recovered: tuple[Recovered, ...]
+    transfer: tuple[Transfer, ...]
+
+
+@dataclass(frozen=True)
+class Audit(Result):
+    """The dependence of a score or a representation on sensitive columns, on one sample.
+
+    Attributes
+    ----------
+    subject : {"score", "representation"}
+    n : int
+        Rows.
+    level : float
+        Of every interval, band and floor.
+    score : Column or None
+        The score, described; None for a representation.
+    width : int
+        Columns of z.
+    columns : tuple of Column
+        The sensitive columns, described.
+    attributes : tuple of Attribute
+        One by one.
+    joint : Attribute or None
+        All together, when there are several.
+    representation : Representation or None
+    certificate : Certificate or None
+        Of all sensitive columns together; None when rows have weights.
+    weighted : bool
+        Whether rows had weights.
+    trained_on : bool or None
+        Whether these rows were used for training, as the caller said.
+    seed : int
+        With it as ``random_state`` the same numbers come out again.
+    version : str
+        Of frhsic.
+    notes : tuple of str
+        Warnings first.
+    """
+
+    subject: Literal["score", "representation"]
+    n: int
+    level: float
+    score: Column | None
+    width: int
+    columns: tuple[Column, ...]
+    attributes: tuple[Attribute, ...]
+    joint: Attribute | None
+    representation: Representation | None
+    certificate: Certificate | None
+    weighted: bool
+    trained_on: bool | None
+    seed: int
+    version: str
+    notes: tuple[str, ...] = ()
+
+    def attribute(self, name: str) -> Attribute:
+        """Return what was found for one sensitive column."""
+        for found in self.attributes:
+            if found.names == (name,):
+                return found
+        raise ValueError(
+            f"'name' must be a sensitive column of this audit. Got {name!r}. "
+            f"Take one of {', '.join(repr(found.name) for found in self.attributes)}."
+        )
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return a summary in plain words: a paragraph for each attribute, and what it does not show."""
+        return sentences(self)
+
+    def __str__(self) -> str:
+        return "\n\n".join(self.sentences())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain numbers, strings and lists, in the form of ``frhsic.auditing.schema()``.
+
+        A number that is not finite is None: JSON has none such.
+        """
+        return {"schema": SCHEMA, **_finite(super().to_dict())}
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas frame with a row for each measure on each attribute."""
+        rows: list[dict[str, Any]] = []
+        for found in (*self.attributes, *(() if self.joint is None else (self.joint,))):
+            rows.append(
+                _row(found.name, "independence test", pvalue=found.test.pvalue, n=found.test.n)
+                | {"adjusted": found.test.adjusted}
+            )
+            for name in ("gdp", "normalized_hsic", "hsic", "distance_correlation"):
+                interval: Interval | None = getattr(found, name)
+                if interval is not None:
+                    rows.append(
+                        _row(
+                            found.name,
+                            name,
+                            estimate=interval.estimate,
+                            low=interval.low,
+                            high=interval.high,
+                            floor=interval.floor,
+                            floor_high=interval.floor_high,
+                            n=interval.n,
+                        )
+                    )
+            hgr = found.kernel_hgr
+            rows.append(
+                _row(
+                    found.name,
+                    "kernel_hgr",
+                    estimate=hgr.value,
+                    floor=hgr.floor,
+                    floor_high=hgr.floor_high,
+                    n=hgr.n,
+                )
+            )
+        return frame(rows)
+
+
+_FIELDS = ("estimate", "low", "high", "floor", "floor_high", "pvalue", "adjusted", "n")
+
+
+def _row(attribute: str, measure: str, **values: float | None) -> dict[str, Any]:
+    return {"attribute": attribute, "measure": measure, **dict.fromkeys(_FIELDS), **values}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,37 @@
+"""What users typed, made fit to be shown: no control characters, no endless words."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Characters that turn the direction of the text after them: a name with one would rewrite our sentences.
+_DIRECTIONS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+LONGEST = 60
+
+
+def shown(text: object, longest: int = LONGEST) -> str:
+    """Return a name on one line without control characters, cut to a length.
+
+    Examples
+    --------
+    >>> shown("age  (years)"), shown("x" * 100, 8)
+    ('age (years)', 'xxxxxxx…')
+    """
+    line = " ".join(clean(text).split())
+    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
+
+
+def clean(text: object) -> str:
+    """Return text in which characters that are not to be seen stand as a replacement character."""
+    return "".join(character if _visible(character) else "\ufffd" for character in str(text))
+
+
+def is_right_to_left(text: str) -> bool:
+    """Return whether any letter of the text is written from right to left."""
+    return any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)
+
+
+def _visible(character: str) -> bool:
+    if character in "\n\t":
+        return True
+    return character not in _DIRECTIONS and unicodedata.category(character) not in ("Cc", "Cs", "Cn")

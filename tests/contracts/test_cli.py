@@ -1,0 +1,497 @@
+"""The command line as people meet it: journeys, gates, exit codes, and one sentence for whatever is wrong."""
+
+import gzip
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from frhsic.cli import _clean, app, run
+from frhsic.sources import read_table, write_table
+
+HELPS = ["--help", *(f"{command.callback.__name__} --help" for command in app.registered_commands)]
+
+
+def people(n=300, seed=0):
+    """Draw a table with categories, gaps, a weight and a score that depends on age."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 80, n)
+    job = rng.choice(["chef", "nurse", "pilot"], n).tolist()
+    hours = rng.normal(40, 8, n).tolist()
+    for i in range(0, n, 17):
+        job[i] = hours[i] = None
+    logit = (age - 45) / 15 + rng.normal(size=n)
+    return {
+        "age": age,
+        "sex": rng.choice(["f", "m"], n),
+        "job": job,
+        "hours": hours,
+        "income": np.where(logit + 0.3 * rng.normal(size=n) > 0, "high", "low"),
+        "score": 1 / (1 + np.exp(-logit)),
+        "weight": rng.uniform(1, 3, n),
+        "zone": rng.integers(1, 5, n),
+    }
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FRHSIC_TRACEBACK", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    write_table(people(), "scores.csv")
+    table = people()
+    del table["score"]
+    write_table(table, "people.csv")
+    return tmp_path
+
+
+def command(text, **options):
+    arguments = [sys.executable, "-W", "error", "-m", "frhsic", *shlex.split(text)]
+    return subprocess.run(arguments, capture_output=True, text=True, check=False, **options)
+
+
+def refused(text, capsys):
+    """Run what must be refused, and return its one sentence."""
+    before = sorted(os.listdir("."))
+    code = run(shlex.split(text))
+    out, err = capsys.readouterr()
+    assert code == 2, (out, err)
+    assert out == ""
+    assert err.startswith("Error: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1, err
+    assert "Traceback" not in err
+    assert sorted(os.listdir(".")) == before
+    for word in ("scores_or_Z", "sensitive_features", "sample_weight", "'path'", "y_true"):
+        assert word not in err
+    return err
+
+
+# ---- what must work ----------------------------------------------------------------------------------------
+
+
+def test_every_example_of_the_help_texts_runs(folder, capsys):
+    examples = []
+    for text in HELPS:
+        assert run(shlex.split(text)) == 0
+        text = re.sub(r"\n +(--holdout)", r" \1", capsys.readouterr().out)
+        examples += re.findall(r"^ +(frhsic .*)$", text, re.MULTILINE)
+    # A model and held-out rows come before what needs them.
+    order = {"train": 0, "predict": 1}
+    examples = sorted(set(examples), key=lambda one: (order.get(one.split()[1], 2), -len(one)))
+    assert len(examples) >= 10
+    shutil.copy("scores.csv", "held_out.csv")
+    for one in examples:
+        if one.startswith("frhsic audit"):
+            write_table(people(), "scores.csv")
+        assert run(shlex.split(one)[1:]) == 0, (one, capsys.readouterr().err)
+    assert json.loads(Path("audit.json").read_text())["schema"].startswith("frhsic.audit/")
+    assert "<html" in Path("audit.html").read_text()[:200].lower()
+
+
+def test_train_predict_audit_from_a_shell(folder):
+    done = command(
+        "train people.csv --target income --sensitive age --lam 1 -o m.frhsic --epochs 3 --holdout 0.4 "
+        "--save-holdout held.csv"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "On held-out rows (120): accuracy" in done.stdout
+    assert "interval" in done.stdout
+    done = command("predict m.frhsic held.csv -o s.parquet --keep age --keep income")
+    assert done.returncode == 0, done.stderr
+    assert "probability of 'low'" in done.stdout
+    table = read_table("s.parquet")
+    assert table.column_names == ["age", "income", "score"]
+    assert table.num_rows == 120
+    done = command("audit s.parquet --score score --sensitive age --held-out --fail-above gdp=0.9")
+    assert done.returncode == 0, done.stderr
+    assert "Passed: GDP on age" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_predictions_are_those_of_the_model(folder):
+    from frhsic.persistence import load
+
+    assert run(shlex.split("train people.csv --target income --sensitive age --lam 0 -o m --epochs 2")) == 0
+    assert run(shlex.split("predict m people.csv -o s.csv")) == 0
+    features = read_table("people.csv", columns=["sex", "job", "hours", "weight", "zone"])
+    expected = load("m").predict_proba(features)[:, 1]
+    np.testing.assert_allclose(read_table("s.csv")["score"].to_numpy(), expected, rtol=1e-12)
+
+
+def test_a_number_is_a_regression_and_task_overrides(folder, capsys):
+    options = "--sensitive age --lam 0 -o m --epochs 1"
+    assert run(shlex.split(f"train scores.csv --target score {options}")) == 0
+    assert "R^2" in capsys.readouterr().out
+    table = people()
+    table["grade"] = np.arange(300) % 3
+    write_table(table, "grades.csv")
+    assert run(shlex.split(f"train grades.csv --target grade {options} --task classification")) == 0
+    assert "accuracy" in capsys.readouterr().out
+    assert run(shlex.split("predict m grades.csv -o s.csv")) == 0
+    scores = read_table("s.csv")
+    assert scores.column_names == ["score_0", "score_1", "score_2"]
+    np.testing.assert_allclose(sum(scores[name].to_numpy() for name in scores.column_names), 1.0)
+
+
+def test_sensitive_columns_are_features_only_when_asked(folder, capsys):
+    options = "train people.csv --target income --sensitive age --lam 0 -o m --epochs 1 --drop weight"
+    run(shlex.split(options))
+    assert "'age'" not in capsys.readouterr().out
+    run(shlex.split(f"{options} --keep-sensitive"))
+    assert "'age'" in capsys.readouterr().out
+
+
+def test_the_json_holds_what_audit_returns(folder):
+    from frhsic.auditing import audit
+
+    line = "audit scores.csv --score score --sensitive age --sensitive sex --seed 3 --level 0.9 --json a.json"
+    assert run(shlex.split(line)) == 0
+    table = read_table("scores.csv")
+    expected = audit(
+        table.select(["score"]), sensitive_features=table.select(["age", "sex"]), level=0.9, random_state=3
+    )
+    assert json.loads(Path("a.json").read_text()) == json.loads(json.dumps(expected.to_dict()))
+
+
+def test_every_option_of_audit_reaches_it(folder):
+    base = "audit scores.csv --score score --sensitive age --json"
+
+    def found(options):
+        assert run(shlex.split(f"{base} o.json {options}")) == 0
+        return json.loads(Path("o.json").read_text())
+
+    plain = found("")
+    for options in (
+        "--label income",
+        "--weight weight",
+        "--level 0.8",
+        "--seed 5",
+        "--held-out",
+        "--score hours --drop-missing",
+        "--sensitive sex",
+    ):
+        assert found(options) != plain, options
+    assert found("--sensitive zone --kind zone=categorical") != found("--sensitive zone")
+    assert found("--label income --positive high") != found("--label income --positive low")
+
+
+def test_the_summary_and_the_table_fit_into_eighty_columns(folder, capsys):
+    assert run(shlex.split("audit scores.csv --score score --sensitive age")) == 0
+    out = capsys.readouterr().out
+    table = [line for line in out.splitlines() if re.match(r"(GDP|normalised HSIC|HSIC|kernel HGR)  ", line)]
+    assert len(table) == 4
+    assert all(len(line) <= 80 and "…" not in line for line in table)
+    assert "What this does not show" in out
+
+
+# ---- the gate ----------------------------------------------------------------------------------------------
+
+
+def test_the_gate_says_which_measure_failed_on_which_column(folder, capsys):
+    line = "audit scores.csv --score score --sensitive age --sensitive sex --fail-above"
+    assert run(shlex.split(f"{line} gdp=0.05 --fail-above normalized_hsic=0.99")) == 1
+    out, err = capsys.readouterr()
+    assert re.search(
+        r"FAILED: GDP on age is 0\.\d+, which is above 0.05. The 95% interval, .* as a whole", err
+    )
+    assert "FAILED: GDP on sex" not in err
+    assert out.count("Passed: normalised HSIC") == 2
+    for measure in ("hsic", "distance_correlation", "kernel_hgr"):
+        assert run(shlex.split(f"{line} {measure}=0")) == 1
+        assert run(shlex.split(f"{line} {measure}=1.1")) == 0
+
+
+def test_a_failed_gate_still_writes_its_files(folder):
+    done = command("audit scores.csv --score score --sensitive age --json a.json --fail-above gdp=0.001")
+    assert done.returncode == 1
+    assert "FAILED" in done.stderr
+    assert json.loads(Path("a.json").read_text())["n"] == 300
+
+
+# ---- bad input ---------------------------------------------------------------------------------------------
+
+TRAIN = "train people.csv --target income --sensitive age -o m"
+AUDIT = "audit {} --score score --sensitive age"
+CASES = {
+    "missing column": ("audit scores.csv --score scroe --sensitive age", "--score must", "'score'"),
+    "missing sensitive": ("audit scores.csv --score score --sensitive Age", "--sensitive must", "'age'"),
+    "missing file": (AUDIT.format("nowhere.csv"), "nowhere.csv", "Check the path"),
+    "directory": (AUDIT.format("."), "directory", "path of a file"),
+    "empty": (AUDIT.format("empty.csv"), "empty file", "Check"),
+    "garbage": (AUDIT.format("garbage.csv"), "binary data", "Save the table as CSV"),
+    "no rows": (AUDIT.format("no_rows.parquet"), "0 rows", "Check"),
+    "ragged": (AUDIT.format("ragged.csv"), "fields under", "Check"),
+    "nan in the score": (AUDIT.format("nan.csv"), "Got 2 empty or NaN, the first in row 4", "--drop-missing"),
+    "one value": (AUDIT.format("constant.csv"), "single value in all 300 rows", "Leave the column out"),
+    "constant score": (AUDIT.format("flat.csv"), "--score must", "pass the scores"),
+    "text score": (AUDIT.format("text.csv"), "--score must hold numbers", "Mend the entries"),
+    "few rows": (AUDIT.format("few.csv"), "at least 50 rows", "Pass more rows"),
+    "unknown kind": (AUDIT.format("scores.csv") + " --kind age=number", "--kind must", "=categorical"),
+    "kind of another": (AUDIT.format("scores.csv") + " --kind sex=categorical", "--kind must name", "'age'"),
+    "unknown measure": (AUDIT.format("scores.csv") + " --fail-above gpd=1", "--fail-above must", "gdp=0.05"),
+    "no number": (AUDIT.format("scores.csv") + " --fail-above gdp=abc", "MEASURE=NUMBER", "gdp=0.05"),
+    "gate on z": ("audit scores.csv --score score --score weight --sensitive age --fail-above gdp=1",
+                  "single --score", "normalized_hsic"),
+    "level": (AUDIT.format("scores.csv") + " --level 95", "--level must", "0.95"),
+    "positive": (AUDIT.format("scores.csv") + " --label income --positive rich", "--positive", "'high'"),
+    "negative weight": (AUDIT.format("negative.csv") + " --weight weight", "--weight must", "zero"),
+    "identifier": ("audit scores.csv --score score --sensitive weight --kind weight=categorical",
+                   "--sensitive must have few labels", "Leave the column out"),
+    "no folder": (AUDIT.format("scores.csv") + " --json no/a.json", "--json must", "Make the folder"),
+    "output is a folder": (AUDIT.format("scores.csv") + " --report .", "--report must", "Add a file name"),
+    "output is the input": (AUDIT.format("scores.csv") + " --json scores.csv", "--json must not", "another"),
+    "no such option": (AUDIT.format("scores.csv") + " --frobnicate", "--frobnicate", "--help"),
+    "option left out": ("audit scores.csv --sensitive age", "--score", "--help"),
+    "no such command": ("adit scores.csv", "adit", "--help"),
+    "corrupt model": ("predict garbage.csv scores.csv -o out.csv", "MODEL must", "Train it again"),
+    "no model": ("predict nowhere scores.csv -o out.csv", "MODEL must", "Check the path"),
+    "suffix": ("predict garbage.csv scores.csv -o out.xlsx", "-o must end in", ".parquet"),
+    "task": (f"{TRAIN} --lam 1 --task guess", "--task", "Choose"),
+    "negative lam": (f"{TRAIN} --lam -1", "--lam must", "Pass 0"),
+    "target is sensitive": (
+        "train people.csv --target age --sensitive age --lam 1 -o m", "different", "another"
+    ),
+    "missing target": ("train gaps.csv --target income --sensitive age --lam 1 -o m", "--target must have no",
+                       "--drop-missing"),
+    "identifier as feature": ("train ids.csv --target income --sensitive age --lam 1 -o m",
+                              "at most 100 levels", "--drop"),
+    "dates as feature": ("train dates.csv --target income --sensitive age --lam 1 -o m", "dates", "--drop"),
+    "holdout": (f"{TRAIN} --lam 1 --holdout 2", "--holdout", "0.2"),
+    "dataset": ("datasets adlut", "NAME must", "'adult'"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def bad(folder):
+    table = people()
+    score = table["score"].tolist()
+    Path("empty.csv").touch()
+    Path("garbage.csv").write_bytes(bytes(range(256)) * 20)
+    write_table(pa.table(table).slice(0, 0), "no_rows.parquet")
+    Path("ragged.csv").write_text("score,age\n0.5,31\n0.6\n")
+    write_table(table | {"score": [None if i in (3, 9) else v for i, v in enumerate(score)]}, "nan.csv")
+    write_table(table | {"age": [40] * 300}, "constant.csv")
+    write_table(table | {"score": [0.5] * 300}, "flat.csv")
+    write_table(table | {"score": ["high" if i == 5 else str(v) for i, v in enumerate(score)]}, "text.csv")
+    write_table(people(20), "few.csv")
+    write_table(table | {"weight": -table["weight"]}, "negative.csv")
+    write_table(table | {"income": [None, *table["income"][1:]]}, "gaps.csv")
+    write_table(table | {"id": [f"person {i}" for i in range(300)]}, "ids.csv")
+    write_table(table | {"born": np.arange(300).astype("datetime64[D]")}, "dates.csv")
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_gets_one_sentence_with_the_cure(bad, capsys, case):
+    text, says, cure = CASES[case]
+    sentence = refused(text, capsys)
+    assert says in sentence
+    assert cure in sentence
+
+
+def test_bad_input_from_a_shell_leaves_no_traceback(bad):
+    for name in ("missing column", "garbage", "corrupt model"):
+        done = command(CASES[name][0])
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert done.stderr.startswith("Error: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_rows_with_gaps_are_left_out_when_asked_and_counted(bad, capsys):
+    assert run(shlex.split(AUDIT.format("nan.csv") + " --drop-missing")) == 0
+    out, err = capsys.readouterr()
+    assert "Left out 2 of 300 rows" in err
+    assert "298 rows" in out
+
+
+def test_a_semicolon_file_with_decimal_commas_is_audited(folder, capsys):
+    table = people()
+    rows = [f"{s:.4f}".replace(".", ",") + f";{a}" for s, a in zip(table["score"], table["age"], strict=True)]
+    Path("euro.csv").write_text("\n".join(["score;age", *rows]))
+    assert run(shlex.split(AUDIT.format("euro.csv"))) == 0
+    assert "300 rows" in capsys.readouterr().out
+
+
+def test_trained_on_is_told(folder, capsys):
+    assert run(shlex.split(AUDIT.format("scores.csv") + " --trained-on")) == 0
+    assert "used to train the model" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs unshare")
+def test_a_full_disk_leaves_no_half_written_file(folder):
+    inside = (
+        "mount -t tmpfs -o size=4k tmpfs disk && {python} -m frhsic {arguments};"
+        " code=$?; ls -A disk; exit $code"
+    )
+    os.mkdir("disk")
+    probe = subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=4k t disk"], check=False)
+    if probe.returncode:
+        pytest.skip("no permission to mount a small disk")
+    for arguments in (
+        "audit scores.csv --score score --sensitive age --json disk/a.json",
+        "datasets classification -o disk/u.csv",
+        "train scores.csv --target income --sensitive age --lam 0 --epochs 1 -o disk/m.frhsic",
+    ):
+        script = inside.format(python=shlex.quote(sys.executable), arguments=arguments)
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2, (arguments, done)
+        assert "No space left on device" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not [
+            name for name in done.stdout.splitlines() if name.endswith((".json", ".csv", ".frhsic", ".tmp"))
+        ]
+
+
+def test_a_full_disk_under_stdout_is_told(folder):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "frhsic", "datasets"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_files_without_permission_are_told(capsys):
+    # Not in pytest's folder, which another user cannot enter; and root may read everything.
+    with tempfile.TemporaryDirectory() as name:
+        write_table(people(), f"{name}/scores.csv")
+        assert run(shlex.split(AUDIT.format(f"{name}/scores.csv"))) == 0  # imports what root alone may read
+        assert run(["datasets", "u_shaped", "-o", f"{name}/u.csv"]) == 0
+        os.chmod(f"{name}/scores.csv", 0)
+        os.chmod(name, 0o555)
+        capsys.readouterr()
+        user = os.geteuid()
+        try:
+            if user == 0:
+                os.seteuid(65534)
+            read = run(shlex.split(AUDIT.format(f"{name}/scores.csv")))
+            written = run(["datasets", "xor", "-o", f"{name}/x.csv"])
+        finally:
+            os.seteuid(user)
+        err = capsys.readouterr().err
+        assert read == written == 2, err
+        assert "Permission denied. Ask for the permission" in err
+        assert "folder you may write to" in err
+        assert sorted(os.listdir(name)) == ["scores.csv", "u.csv"]
+        os.chmod(name, 0o755)
+
+
+# ---- what users typed --------------------------------------------------------------------------------------
+
+
+def test_hostile_names_and_labels_do_no_harm_in_the_terminal(folder, capsys):
+    table = people()
+    evil = "[red]\x1b[31m\u202egnp.exe[/red]"
+    table[evil] = table.pop("age")
+    table["<script>alert(1)</script>"] = table.pop("sex")
+    table["long"] = ["x" * 10_000 if v == "high" else "سن" for v in table["income"]]
+    write_table(table, "evil.parquet")
+    line = ["audit", "evil.parquet", "--score", "score", "--json", "e.json", "--report", "e.html"]
+    for name in (evil, "<script>alert(1)</script>", "long"):
+        line += ["--sensitive", name]
+    assert run(line) == 0
+    out, err = capsys.readouterr()
+    for text in (out, err, Path("e.json").read_text()):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    assert "[red]\\x1b[31m\\u202egnp.exe[/red]" in out
+    assert "x" * 200 not in out
+    assert "<script>alert(1)</script>" not in Path("e.html").read_text()
+
+
+def test_ten_thousand_characters_are_cut_in_an_error(folder, capsys):
+    assert len(refused(f"audit scores.csv --score {'y' * 10_000} --sensitive age", capsys)) < 600
+
+
+def test_invisible_characters_are_made_visible():
+    assert _clean("a\u202eb\u200bc\x00\x1b[0m\ud800é") == "a\\u202eb\\u200bc\\x00\\x1b[0m\\ud800é"
+
+
+def test_a_terminal_without_unicode_gets_escapes(folder):
+    table = people()
+    table["größe"] = table.pop("age")
+    write_table(table, "u.csv")
+    done = command(
+        "audit u.csv --score score --sensitive größe", env=os.environ | {"PYTHONIOENCODING": "ascii"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "gr\\xf6\\xdfe" in done.stdout
+
+
+# ---- start-up ----------------------------------------------------------------------------------------------
+
+
+def test_help_loads_nothing_heavy_beyond_the_face():
+    # Alone, without the package around it: the face imports torch whatever the command line does.
+    path = Path(sys.modules["frhsic.cli"].__file__)
+    code = (
+        "import importlib.util, sys; spec = importlib.util.spec_from_file_location('cli', sys.argv[1]);"
+        "cli = importlib.util.module_from_spec(spec); sys.modules['cli'] = cli; spec.loader.exec_module(cli);"
+        "assert cli.run(['--help']) == 0;"
+        "print(sorted({'torch', 'sklearn', 'pyarrow', 'frhsic', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("absent", ["typer", "rich"])
+def test_without_the_extra_one_sentence_says_how_to_get_it(absent):
+    code = (
+        f"import sys; sys.modules[{absent!r}] = None; from frhsic.__main__ import main;"
+        "sys.argv = ['frhsic', '--help']; sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'frhsic[cli]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    import frhsic
+
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"frhsic {frhsic.__version__}\n"
+
+
+def test_a_reader_that_leaves_early_gets_no_traceback_and_no_false_pass(folder):
+    pipe = f"{shlex.quote(sys.executable)} -m frhsic datasets | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False)
+    assert done.returncode == 141
+    assert done.stderr == ""
+
+
+def test_datasets_are_listed_from_the_face_and_written(folder, capsys):
+    import frhsic.datasets
+
+    assert run(["datasets"]) == 0
+    out = capsys.readouterr().out
+    for name in frhsic.datasets.__all__:
+        bare = name.removeprefix("fetch_").removeprefix("make_")
+        is_dataset = name not in ("check_data_home", "make_preprocessor", "paper_split")
+        assert bool(re.search(rf"^{bare} ", out, re.MULTILINE)) == is_dataset, name
+    assert run(["datasets", "u_shaped", "-o", "u.parquet"]) == 0
+    assert read_table("u.parquet").num_rows == 1000
+
+
+def test_a_packed_csv_is_audited(folder, capsys):
+    Path("s.csv.gz").write_bytes(gzip.compress(Path("scores.csv").read_bytes()))
+    assert run(shlex.split(AUDIT.format("s.csv.gz"))) == 0

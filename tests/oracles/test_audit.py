@@ -1,0 +1,182 @@
+"""Every number of an audit of a seeded table, by loops over rows and by other libraries."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any
+
+import dcor
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from frhsic.auditing import Audit, audit
+
+N = 120
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, Any]:
+    rng = np.random.default_rng(8)
+    age = rng.integers(18, 91, N).astype(float)
+    score = 1 / (1 + np.exp(-(((age - 54) / 20) ** 2 - 1.5 + 0.5 * rng.normal(size=N))))
+    y = (rng.random(N) < score).astype(int)
+    return {"age": age, "score": score, "y": y, "z": np.column_stack((score, rng.normal(size=N)))}
+
+
+@pytest.fixture(scope="module")
+def found(rows: dict[str, Any]) -> Audit:
+    return audit(rows["score"], sensitive_features={"age": rows["age"]}, y_true=rows["y"], random_state=1)
+
+
+def lower_median(x: np.ndarray) -> float:
+    gaps = sorted(abs(a - b) for a, b in combinations(x, 2))
+    return gaps[(len(gaps) - 1) // 2]
+
+
+def gram(x: np.ndarray) -> np.ndarray:
+    sigma = lower_median(x)
+    return np.array([[math.exp(-((a - b) ** 2) / (2 * sigma**2)) for b in x] for a in x])
+
+
+def unbiased_hsic(K: np.ndarray, L: np.ndarray) -> float:
+    """The U-statistic of Song et al. (2012), with zero diagonals."""
+    n = len(K)
+    K, L = K - np.diag(np.diag(K)), L - np.diag(np.diag(L))
+    total = np.trace(K @ L) + K.sum() * L.sum() / ((n - 1) * (n - 2)) - 2 * (K @ L).sum() / (n - 2)
+    return float(total / (n * (n - 3)))
+
+
+def smooth(f: np.ndarray, s: np.ndarray, at: float) -> float:
+    h = 0.1 * (s.max() - s.min())
+    weights = [math.exp(-((a - at) ** 2) / (2 * h**2)) for a in s]
+    return sum(w * x for w, x in zip(weights, f, strict=True)) / sum(weights)
+
+
+def gdp(f: np.ndarray, s: np.ndarray) -> float:
+    return float(np.mean([abs(smooth(f, s, at) - f.mean()) for at in s]))
+
+
+def test_hsic_and_its_normalised_form(found: Audit, rows: dict[str, Any]) -> None:
+    K, L = gram(rows["score"]), gram(rows["age"])
+    plain = unbiased_hsic(K, L)
+    assert found.attributes[0].hsic.estimate == pytest.approx(plain, rel=1e-9)
+    share = plain / math.sqrt(unbiased_hsic(K, K) * unbiased_hsic(L, L))
+    assert found.attributes[0].normalized_hsic.estimate == pytest.approx(share, rel=1e-9)
+
+
+def test_distance_correlation_is_that_of_dcor(found: Audit, rows: dict[str, Any]) -> None:
+    interval = found.attributes[0].distance_correlation
+    assert interval is not None
+    squared = dcor.u_distance_correlation_sqr(rows["score"], rows["age"])
+    assert interval.estimate == pytest.approx(math.sqrt(squared), rel=1e-9)
+
+
+def test_kernel_hgr_is_the_largest_regularised_correlation(found: Audit, rows: dict[str, Any]) -> None:
+    H = np.eye(N) - 1 / N
+    operators = []
+    for K in (gram(rows["score"]), gram(rows["age"])):
+        A = H @ K @ H / N
+        operators.append(A @ np.linalg.inv(A + 0.01 * np.eye(N)))
+    largest = max(np.linalg.eigvals(operators[0] @ operators[1]).real)
+    assert found.attributes[0].kernel_hgr.value == pytest.approx(math.sqrt(largest), rel=1e-8)
+    assert (
+        found.attributes[0].kernel_hgr.floor < found.attributes[0].kernel_hgr.floor_high < math.sqrt(largest)
+    )
+
+
+def test_gdp_overall_and_in_each_label(found: Audit, rows: dict[str, Any]) -> None:
+    one = found.attributes[0]
+    assert one.gdp is not None
+    assert one.outcome is not None
+    assert one.gdp.estimate == pytest.approx(gdp(rows["score"], rows["age"]), rel=1e-9)
+    levels = {given.label: given for given in one.outcome.levels}
+    for label in (0, 1):
+        kept = rows["y"] == label
+        given = levels[str(label)]
+        if kept.sum() < 50:
+            assert given.gdp is None
+        else:
+            assert given.gdp is not None
+            assert given.gdp.estimate == pytest.approx(gdp(rows["score"][kept], rows["age"][kept]), rel=1e-9)
+
+
+def test_the_floor_of_gdp_is_its_mean_over_random_pairings(found: Audit, rows: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    values = [gdp(rng.permutation(rows["score"]), rows["age"]) for _ in range(60)]
+    interval = found.attributes[0].gdp
+    assert interval is not None
+    assert interval.floor == pytest.approx(np.mean(values), abs=4 * np.std(values) / math.sqrt(60))
+
+
+def test_the_curve_and_the_calibration_are_smoothed_means(found: Audit, rows: dict[str, Any]) -> None:
+    one = found.attributes[0]
+    assert one.curve is not None
+    assert one.outcome is not None
+    assert one.outcome.calibration is not None
+    for curve, f in ((one.curve, rows["score"]), (one.outcome.calibration, rows["y"] - rows["score"])):
+        assert list(curve.points) == sorted(set(rows["age"]))
+        for at, mean in zip(curve.points, curve.mean, strict=True):
+            assert mean == pytest.approx(smooth(f, rows["age"], at), rel=1e-9, abs=1e-12)
+        assert curve.overall == pytest.approx(f.mean(), rel=1e-9)
+    gap = one.outcome.calibration_gap
+    assert gap is not None
+    assert gap.estimate == pytest.approx(gdp(rows["y"] - rows["score"], rows["age"]), rel=1e-9)
+
+
+def test_the_profile_is_the_distance_of_the_law_near_a_value_from_the_law_overall(
+    found: Audit, rows: dict[str, Any]
+) -> None:
+    profile = found.attributes[0].profile
+    assert profile is not None
+    K, s = gram(rows["score"]), rows["age"]
+    h = 0.1 * (s.max() - s.min())
+    for at, contrast in zip(profile.points, profile.contrast, strict=True):
+        window = np.exp(-((s - at) ** 2) / (2 * h**2))
+        e = window / window.sum() - 1 / N
+        assert contrast == pytest.approx(math.sqrt(e @ K @ e), rel=1e-6)
+
+
+def test_p_values_agree_with_another_draw_of_pairings(rows: dict[str, Any]) -> None:
+    """At a weak dependence, where p is neither the smallest nor one: two seeds differ by chance alone."""
+    noise = 0.04 * rows["age"] + np.random.default_rng(5).normal(size=N) * 4
+    first, second = (
+        audit(noise, sensitive_features={"age": rows["age"]}, random_state=seed).attributes[0].test.pvalue
+        for seed in (1, 2)
+    )
+    assert 0.002 < first < 0.9
+    assert abs(first - second) < 5 * math.sqrt(2 * first * (1 - first) / 999) + 0.02
+
+
+def test_what_is_recovered_and_transferred_is_that_of_scikit_learn(rows: dict[str, Any]) -> None:
+    found = audit(rows["z"], sensitive_features={"age": rows["age"]}, y_true=rows["y"], random_state=1)
+    assert found.representation is not None
+    import torch  # the rows are drawn by the seed
+
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(1)).numpy()
+    learn, judge = order[: N // 2], order[N // 2 :]
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1_000))
+    model.fit(rows["z"][learn], rows["y"][learn])
+    linear = found.representation.transfer[0]
+    assert linear.performance == pytest.approx(model.score(rows["z"][judge], rows["y"][judge]))
+    predicted = model.predict_proba(rows["z"][judge])[:, 1]
+    assert linear.gdp[0].estimate == pytest.approx(gdp(predicted, rows["age"][judge]), rel=1e-6)
+
+
+def test_the_certificate_is_the_bound_on_the_rows_it_names(found: Audit) -> None:
+    certificate = found.certificate
+    assert certificate is not None
+    n = certificate.n
+    root = n / (n - 1) * math.sqrt(certificate.hsic) + math.sqrt(3 * math.log(1 / 0.05) / n)
+    assert certificate.bound("population").value == pytest.approx(root**2, rel=1e-9)
+
+
+def test_columns_are_described_by_quantiles(found: Audit, rows: dict[str, Any]) -> None:
+    assert found.score is not None
+    ordered = sorted(rows["score"])
+    assert found.score.low == pytest.approx(ordered[round(0.01 * (N - 1))])
+    assert found.score.high == pytest.approx(ordered[round(0.99 * (N - 1))])
+    assert found.columns[0].distinct == len(set(rows["age"]))
