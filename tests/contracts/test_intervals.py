@@ -324,3 +324,17 @@ def test_a_curve_along_several_columns_or_without_smoothing_along_many_values_is
         curve(z, s, smooth=False)
     with pytest.raises(ValueError, match="'n_points' must be at least 2"):
         curve(z, s, n_points=1)
+
+
+def test_gdp_along_two_continuous_columns_takes_a_subsample_of_many_rows_and_says_so(monkeypatch):
+    g = np.random.default_rng(0)
+    s = g.uniform(size=(600, 2))
+    z = s[:, 0] + 0.1 * g.normal(size=600)
+    whole = confidence_interval(z, s, dependence=GDP(0.3), random_state=0)
+    monkeypatch.setattr(_intervals, "_MOST_ROWS_GDP", 300)
+    part = confidence_interval(z, s, dependence=GDP(0.3), random_state=0)
+    assert part.n == 300
+    assert "subsample of 300 of 600" in part.notes[0]
+    assert part.estimate == pytest.approx(whole.estimate, rel=0.15)
+    one = confidence_interval(z, s[:, 0], dependence=GDP(0.3), random_state=0)
+    assert one.n == 600

@@ -101,5 +101,10 @@ def both_centred(K: Tensor, w: Tensor | None, estimator: Estimator) -> Tensor:
         return _u_centred(K)
     if w is None:
         return centred(K, None, "biased").matrix / K.shape[-1]
+    return centred_by(K, w) * (w[:, None] * w).sqrt()
+
+
+def centred_by(K: Tensor, w: Tensor) -> Tensor:
+    """Return H K H' with H = I - 1 w'."""
     half = _half_rows(K, w)
-    return (K - half - half.mT) * (w[:, None] * w).sqrt()
+    return K - half - half.mT

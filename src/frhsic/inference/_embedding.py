@@ -21,6 +21,7 @@ from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, DistanceCovariance
+from frhsic.dependence._centering import centred_by
 from frhsic.dependence._lowrank import blocks, complete_map, feature_map
 from frhsic.dependence.dcov import centred_diagonal, centred_products, sortable
 from frhsic.kernels import Kernel
@@ -174,7 +175,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def _whole(kernels: Kernels, pair: Pair, w: Tensor) -> Embedding:
-    K, L = (_centred(k.gram(x, x), w) for k, x in zip(kernels, pair, strict=True))
+    K, L = (centred_by(k.gram(x, x), w) for k, x in zip(kernels, pair, strict=True))
     n, product = len(w), K * L
     rows: Rows = (product @ w, (K * K) @ w, (L * L) @ w, K.diagonal(), L.diagonal())
     # <a_i - C^, a_j - C^> = (K L)_ij - zs_i - zs_j + |C^|^2, and so on the weights that scale the rows.
@@ -183,12 +184,6 @@ def _whole(kernels: Kernels, pair: Pair, w: Tensor) -> Embedding:
     root = w / w.square().sum().sqrt()
     z, s = (torch.linalg.eigvalsh(root[:, None] * M * root).clamp_min(0.0) for M in (K, L))
     return Embedding(w, *rows, values, 0.0, (z, s), ())
-
-
-def _centred(K: Tensor, w: Tensor) -> Tensor:
-    half = (K @ w)[:, None]
-    half = half - 0.5 * (w @ half)
-    return K - half - half.mT
 
 
 def _from_features(kernels: Kernels, pair: Pair, w: Tensor) -> Rows | None:
