@@ -155,12 +155,8 @@ def audit(
     if drop_missing:
         table = _without_missing(table, table.column_names)
     with _busy("Loading"):
-        import torch
-
         from frhsic.auditing import audit as run_audit
-    # A second thread saves little here, and on a busy machine it waits for the first by spinning: ten times
-    # slower. With one, the bits do not depend on the machine's cores either.
-    torch.set_num_threads(1)
+    _on_one_thread()
     with _told():
         found = run_audit(
             table.select(list(dict.fromkeys(score))),
@@ -401,6 +397,7 @@ def train(
         from frhsic.data import to_sensitive, to_vector
         from frhsic.estimators import FRHSICClassifier, FRHSICRegressor, TableEncoder
         from frhsic.persistence import save
+    _on_one_thread()
     y, classes, why = _target(table.column(target), task)
     s = to_sensitive(table.select(list(dict.fromkeys(sensitive))), kinds=kinds)
     for name, labels in zip(s.names, s.categories, strict=True):
@@ -522,6 +519,17 @@ def _judge(
                 f"interval {_number(interval.low)} to {_number(interval.high)}; chance alone gives "
                 f"{_number(interval.floor or 0.0)}, seldom above {_number(interval.floor_high or 0.0)}."
             )
+
+
+def _on_one_thread() -> None:
+    """Compute on one thread.
+
+    Batches and blocks are small, so that a second thread saves little, and on a busy machine it waits for the
+    first by spinning: ten times slower. With one, the bits do not depend on the machine's cores either.
+    """
+    import torch
+
+    torch.set_num_threads(1)
 
 
 def _tensor(rows: Any) -> Any:
@@ -695,20 +703,18 @@ def _summary(loader: Any) -> str:
 
 
 def _bunch(loader: Any, seed: int) -> Any:
+    """Load with every row, with empty cells, and as arrays, which need no other library."""
     parameters = inspect.signature(loader).parameters
-    if "random_state" in parameters:
-        return loader(random_state=seed)
-    # A file should have every row; a question mark is an empty cell there.
-    return loader(missing="category") if "missing" in parameters else loader()
+    keeping = {"drop": "category", "impute": "keep"}
+    asked: dict[str, Any] = {"random_state": seed, "as_frame": False}
+    if "missing" in parameters and parameters["missing"].default in keeping:
+        asked["missing"] = keeping[parameters["missing"].default]
+    return loader(**{name: value for name, value in asked.items() if name in parameters})
 
 
 def _sensitive_names(bunch: Any) -> list[str]:
-    import numpy as np
-
-    s = bunch.sensitive_features
-    if not isinstance(s, np.ndarray):
-        return [str(name) for name in s.columns]
-    return ["s"] if s.shape[1] == 1 else [f"s{j}" for j in range(s.shape[1])]
+    q = bunch.sensitive_features.shape[1]
+    return list(bunch.get("sensitive_names", ["s"] if q == 1 else [f"s{j}" for j in range(q)]))
 
 
 def _target_name(bunch: Any) -> str:
@@ -719,20 +725,20 @@ def _flat(bunch: Any) -> dict[str, Any]:
     """Return features, sensitive columns, target and weight as one dict of plain columns."""
     import numpy as np
 
-    def entries(column: Any) -> Any:
-        values = np.asarray(column)
-        return [None if v == "?" else v for v in values.tolist()] if values.dtype == object else values
-
-    tables = [(list(bunch.feature_names), bunch.data), (_sensitive_names(bunch), bunch.sensitive_features)]
-    columns = {}
-    for names, block in tables:
-        for j, name in enumerate(names):
-            columns[name] = entries(block[:, j] if isinstance(block, np.ndarray) else block[name])
+    names = [*bunch.feature_names, *_sensitive_names(bunch)]
+    labels = bunch.get("categories", {})
+    columns: dict[str, Any] = {}
+    for name, values in zip(names, np.hstack((bunch.data, bunch.sensitive_features)).T, strict=True):
+        columns[name] = values
+        if name in labels:  # codes, in the order of the labels
+            codes = np.unique(values, return_inverse=True)[1]
+            columns[name] = [None if labels[name][code] == "?" else labels[name][code] for code in codes]
+        elif (values == values.round()).all():
+            columns[name] = values.astype(np.int64)
     if bunch.target is not None:
-        columns[_target_name(bunch)] = entries(bunch.target)
-    weight = bunch.get("sample_weight")
-    if weight is not None and str(weight.name) not in columns:
-        columns[str(weight.name)] = entries(weight)
+        columns[_target_name(bunch)] = np.asarray(bunch.target)
+    if bunch.get("sample_weight") is not None:
+        columns.setdefault(bunch.weight_name, np.asarray(bunch.sample_weight))
     return columns
 
 

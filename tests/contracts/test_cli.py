@@ -492,6 +492,26 @@ def test_datasets_are_listed_from_the_face_and_written(folder, capsys):
     assert read_table("u.parquet").num_rows == 1000
 
 
+@pytest.mark.skipif("FRHSIC_DATA_HOME" not in os.environ, reason="needs the real data in FRHSIC_DATA_HOME")
+@pytest.mark.parametrize("name", ["acs_income", "adult", "compas", "crime", "meps"])
+def test_real_datasets_are_written_with_every_row_and_their_labels(folder, name):
+    import frhsic.datasets
+
+    keep = {"adult": {"missing": "category"}, "crime": {"missing": "keep"}}
+    bunch = getattr(frhsic.datasets, f"fetch_{name}")(**keep.get(name, {}))
+    assert run(["datasets", name, "-o", "d.parquet"]) == 0
+    written = read_table("d.parquet").to_pandas()
+    assert len(written) == len(bunch.data)
+    for column in (*bunch.data, *bunch.sensitive_features):
+        truth = (bunch.data if column in bunch.data else bunch.sensitive_features)[column]
+        found = written[column]
+        if column in bunch.categories:
+            assert found.fillna("?").astype(str).tolist() == truth.astype(str).tolist()
+        else:
+            assert np.array_equal(found.astype(float), truth.astype(float), equal_nan=True)
+    assert written[bunch.target_name].tolist() == bunch.target.tolist()
+
+
 def test_a_packed_csv_is_audited(folder, capsys):
     Path("s.csv.gz").write_bytes(gzip.compress(Path("scores.csv").read_bytes()))
     assert run(shlex.split(AUDIT.format("s.csv.gz"))) == 0

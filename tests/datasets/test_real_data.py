@@ -219,7 +219,7 @@ def test_compas_holds_nothing_that_identifies(data_home):
         assert not shown & identifying
         assert set(bunch) == {
             "DESCR", "categories", "codes", "data", "decile_score", "feature_names", "sample_weight",
-            "sensitive_features", "target", "target_name", "task",
+            "sensitive_features", "sensitive_names", "target", "target_name", "task", "weight_name",
         }  # fmt: skip
 
 

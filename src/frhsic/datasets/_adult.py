@@ -84,7 +84,8 @@ def fetch_adult(
     -------
     Bunch or tuple
         ``data``, ``target`` (0 or 1), ``sensitive_features``, ``sample_weight``, ``feature_names``,
-        ``categories`` (of each categorical feature), ``target_name``, ``task``, ``codes`` and ``DESCR``.
+        ``categories`` (of each categorical feature), ``target_name``, ``sensitive_names``,
+        ``weight_name``, ``task``, ``codes`` and ``DESCR``.
 
     Examples
     --------

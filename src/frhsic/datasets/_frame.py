@@ -80,6 +80,8 @@ def make_bunch(
         feature_names=features,
         categories={name: packed[name][1] for name in features if name in categorical},
         target_name=target[0],
+        sensitive_names=names,
+        weight_name=None if weight is None else weight[0],
         task=task,
         codes=codes,
         DESCR=description.strip() + "\n",
