@@ -20,7 +20,6 @@ import json
 import math
 import os
 import re
-import secrets
 import stat
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +28,8 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
+
+from frhsic.sources._whole import replacing
 
 __all__ = ["VERSION", "TensorFileError", "read", "write"]
 
@@ -198,25 +199,10 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 
 def _replace(path: str, data: bytes) -> None:
-    mode = None
     with contextlib.suppress(FileNotFoundError):
-        status = os.stat(path)
-        _check_regular(status)  # os.replace would put a file in the place of /dev/null
-        mode = stat.S_IMODE(status.st_mode) & 0o777
-    # Not tempfile: its files are 0600, and the umask can only be asked by changing it for all threads.
-    temporary = os.path.join(os.path.dirname(path), f".frhsic-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            if mode is not None:
-                os.chmod(temporary, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+        _check_regular(os.stat(path))
+    with replacing(path) as file:
+        file.write(data)
 
 
 def _check_regular(status: os.stat_result) -> None:

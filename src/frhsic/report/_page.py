@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import math
 import os
 import platform
 import re
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,6 +21,7 @@ from frhsic.report._plots import plot_bounds, plot_curve, plot_null, plot_profil
 from frhsic.report._svg import INK, svg
 from frhsic.report._text import clean, is_right_to_left, shown
 from frhsic.report._words import Meaning, digits, p_value
+from frhsic.sources._whole import replacing
 
 try:
     import jinja2
@@ -99,18 +98,8 @@ def write_report(
     if target.is_dir():
         raise IsADirectoryError(f"'path' must be a file. Got the folder '{target}'. Add a name: report.html.")
     page = render_report(audit, title=title, command=command, source=source, date=date).encode()
-    # Not tempfile: its files can be read by their owner only.
-    part = target.with_name(f".frhsic-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(part, "xb") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
+    with replacing(target) as file:
+        file.write(page)
 
 
 def render_report(

@@ -13,17 +13,15 @@ import gzip
 import io
 import os
 import re
-import secrets
-import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from frhsic.sources._whole import PathLike, check_regular, replacing
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-PathLike: TypeAlias = str | os.PathLike[str]
 
 _SAMPLE = 65_536  # bytes that are looked at to tell what a file is
 _DELIMITERS = ",;\t|"
@@ -175,41 +173,6 @@ def check_suffix(path: PathLike) -> str:
     return suffix
 
 
-@contextlib.contextmanager
-def replacing(path: PathLike) -> Iterator[BinaryIO]:
-    """Open a file beside ``path`` that takes its place when the block ends, and vanishes if it fails.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     with replacing(f"{folder}/a.txt") as file:
-    ...         _ = file.write(b"whole or not at all")
-    ...     os.listdir(folder)
-    ['a.txt']
-    """
-    target = os.path.realpath(path)
-    mode = None
-    with contextlib.suppress(FileNotFoundError):
-        status = os.stat(target)
-        _check_regular(status)  # os.replace would put a file in the place of /dev/null
-        mode = stat.S_IMODE(status.st_mode) & 0o777
-    # Not tempfile: its files are 0600, and the umask can only be asked by changing it for all threads.
-    temporary = os.path.join(os.path.dirname(target), f".frhsic-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            if mode is not None:
-                os.chmod(temporary, mode)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
 def absent_columns(argument: str, absent: Sequence[str], names: Sequence[str]) -> str:
     """Say which columns are not there, and which ones may have been meant."""
     close = difflib.get_close_matches(absent[0], names, n=3, cutoff=0.6)
@@ -238,7 +201,7 @@ def _pyarrow() -> Any:
 def _understood(path: PathLike) -> Iterator[_Form]:
     """Tell what a file is; inside, turn what pyarrow says about it into our words."""
     pa = _pyarrow()
-    _check_regular(os.stat(path))  # opening a pipe would wait for its writer
+    check_regular(os.stat(path))  # opening a pipe would wait for its writer
     with open(path, "rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
     try:
@@ -391,12 +354,6 @@ def _decoded(table: pa.Table) -> pa.Table:
         if pa.types.is_dictionary(field.type):
             table = table.set_column(j, field.name, table.column(j).cast(field.type.value_type))
     return table
-
-
-def _check_regular(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        what = "a directory" if stat.S_ISDIR(status.st_mode) else "a pipe or device"
-        raise ValueError(f"'path' must be a regular file. Got {what}. Pass the path of a file.")
 
 
 def _damaged(got: str) -> ValueError:
