@@ -285,7 +285,7 @@ def _show_audit(found: Audit, file: Path, score: Sequence[str]) -> None:
         if paragraph.strip():
             _say("")
             _say(paragraph)
-    for one in (*found.attributes, *(() if found.joint is None else (found.joint,))):
+    for one in found.every:
         _say("")
         _out().print(_numbers(one, found))
     _say("")
@@ -298,9 +298,8 @@ def _show_audit(found: Audit, file: Path, score: Sequence[str]) -> None:
 
 def _numbers(one: Attribute, found: Audit) -> Table:
     """Return the numbers on one attribute as a table that fits into 80 columns."""
-    p = one.test.pvalue if one.test.adjusted is None else one.test.adjusted
     corrected = "" if one.test.adjusted is None else " (Holm)"
-    title = f"Dependence on {_short(one.name)}: p = {_number(p)}{corrected}"
+    title = f"Dependence on {_short(one.name)}: p = {_number(one.test.reported)}{corrected}"
     table = Table(title=Text(title), title_justify="left", title_style="bold")
     table.box, table.show_edge, table.pad_edge = box.SIMPLE_HEAD, False, False
     table.add_column("measure", no_wrap=True)

@@ -384,7 +384,15 @@ class Levels:
     skipped: tuple[tuple[Label, int], ...]
 
 
-def levels(y: object, only: object = None, *, min_rows: int = 1, name: str = "y") -> Levels:
+def levels(
+    y: object,
+    only: object = None,
+    *,
+    min_rows: int = 1,
+    name: str = "y",
+    n_rows: int | None = None,
+    rows_of: str = "X",
+) -> Levels:
     """Split the rows by the distinct labels of ``y``, in the sorted order of the labels.
 
     Parameters
@@ -397,6 +405,10 @@ def levels(y: object, only: object = None, *, min_rows: int = 1, name: str = "y"
         A level with fewer rows is not kept but reported as skipped.
     name : str, default="y"
         The argument that error messages name.
+    n_rows : int, optional
+        The number of rows that must have come.
+    rows_of : str, default="X"
+        The argument that has these ``n_rows`` rows, for the error message.
 
     Returns
     -------
@@ -409,7 +421,7 @@ def levels(y: object, only: object = None, *, min_rows: int = 1, name: str = "y"
     Levels(kept=(Level('no' in 3 rows),), skipped=(('yes', 1),))
     """
     block = _one_column(y, name)
-    _check_rows(block, name)
+    _check_rows(block, name, n_rows, rows_of)
     labels, codes = _factor(_settle(block, name), name)
     wanted = None if only is None else _wanted(only, labels)
     counts = np.bincount(codes, minlength=len(labels))

@@ -13,9 +13,10 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from frhsic.data import levels, to_generator, to_sensitive, to_weights
+from frhsic.data import to_generator, to_sensitive, to_weights
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, KernelHGR
 from frhsic.dependence._centering import Estimator
+from frhsic.inference._tests import MIN_LEVEL, parts_of
 
 __all__ = [
     "distance_correlation",
@@ -28,8 +29,6 @@ __all__ = [
 
 Kinds = str | Mapping[str, str] | None
 
-# A level of `given` with fewer rows says too little, and is left out as in the tests of independence.
-MIN_LEVEL = 8
 # Rows that a metric takes unless told otherwise: 0.4 to 1.6 s on one core, and below 1 GB.
 _PAIRS, _CUBES = 10_000, 2_000
 # Above, labels are taken for numbers that came as text.
@@ -128,9 +127,7 @@ def hsic(
     0.1
     """
     measure = HSIC(estimator=estimator)
-    return _measured(
-        measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state, estimator
-    )
+    return _measured(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
 
 
 def normalized_hsic(
@@ -157,9 +154,7 @@ def normalized_hsic(
     [1.0, 0.3]
     """
     measure = HSIC(estimator=estimator, normalized=True)
-    return _measured(
-        measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state, estimator
-    )
+    return _measured(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
 
 
 def eipm(
@@ -214,9 +209,7 @@ def distance_correlation(
     [1.0, 0.46]
     """
     measure = DistanceCovariance(normalized=True, root=True, estimator=estimator)
-    return _measured(
-        measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state, estimator
-    )
+    return _measured(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
 
 
 def kernel_hgr(
@@ -260,25 +253,28 @@ def _measured(
     kinds: Kinds,
     max_rows: int | None = None,
     random_state: object = 0,
-    estimator: Estimator = "biased",
 ) -> float:
     """Return the measure on the rows that count: all, or the mean over the levels of ``given``."""
     z = _numbers(y_pred)
     n = len(z)
     s = to_sensitive(sensitive_features, kinds=kinds, n_rows=n, rows_of="y_pred")
     w = to_weights(sample_weight, n_rows=n, rows_of="y_pred")
-    present = torch.arange(n) if w is None else w.nonzero().squeeze(1)
-    if w is not None and bool((w[present] == w[present[0]]).all()):
+    present = torch.ones(n, dtype=torch.bool) if w is None else w > 0
+    if w is not None and len(w[present].unique()) == 1:
         w = None  # equal weights are none
-    if w is not None and estimator == "unbiased":
+    debiased = isinstance(measure, HSIC | DistanceCovariance) and measure.estimator == "unbiased"
+    if w is not None and debiased:
         raise ValueError(
             "'sample_weight' must be equal, or zero, in all rows for estimator='unbiased': no weighted form "
             "of it is derived. Got weights that differ. Pass estimator='biased'."
         )
     most = _checked_rows(max_rows)
     generator = to_generator(random_state)
+    parts = [present.nonzero().squeeze(1)]
+    if given is not None:
+        parts, _ = parts_of(given, present, rows_of="y_pred")
     total, mass = 0.0, 0.0
-    for rows in _parts(present, given, n):
+    for rows in parts:
         share = float(len(rows)) if w is None else float(w[rows].sum())
         if most is not None and len(rows) > most:
             rows = rows[torch.randperm(len(rows), generator=generator)[:most]]
@@ -304,28 +300,6 @@ def _numbers(y_pred: object) -> Tensor:
             )
         columns.append(torch.nn.functional.one_hot(column.long(), len(labels)).to(column))
     return torch.cat(columns, dim=1)
-
-
-def _parts(present: Tensor, given: object, n: int) -> list[Tensor]:
-    """Return the row numbers of the levels of ``given``, or all of ``present``."""
-    if given is None:
-        return [present]
-    split = levels(given, name="given")
-    rows = sum(len(level.rows) for level in split.kept)
-    if rows != n:
-        raise ValueError(
-            f"'given' must have {n} rows like 'y_pred'. Got {rows}. Pass one label for each row."
-        )
-    counts = torch.zeros(n, dtype=torch.bool)
-    counts[present] = True
-    parts = [level.rows[counts[level.rows]] for level in split.kept]
-    parts = [rows for rows in parts if len(rows) >= MIN_LEVEL]
-    if not parts:
-        raise ValueError(
-            f"'given' must have a level with at least {MIN_LEVEL} rows. Got none. "
-            "Merge levels, or leave 'given' out."
-        )
-    return parts
 
 
 def _checked_rows(max_rows: object) -> int | None:

@@ -309,12 +309,7 @@ class _Outcome:
 
     @classmethod
     def of(cls, y_true: object, n: int, positive_label: Label | None) -> _Outcome:
-        split = levels(y_true, name="y_true").kept
-        rows = sum(len(level.rows) for level in split)
-        if rows != n:
-            raise ValueError(
-                f"'y_true' must have {n} rows like 'scores_or_Z'. Got {rows}. Pass one outcome for each row."
-            )
+        split = levels(y_true, name="y_true", n_rows=n, rows_of="scores_or_Z").kept
         labels = [level.value for level in split]
         if len(split) > max(_LABELS, 2) and all(isinstance(label, int | float) for label in labels):
             if positive_label is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,6 +76,14 @@ class Column(Result):
     labels: tuple[str, ...] = ()
     counts: tuple[int, ...] = ()
     unit_interval: bool = False
+
+    def told(self, points: Sequence[float]) -> list[int]:
+        """Return which points along the column may be shown: no extremes, and no labels of few rows."""
+        if self.kind == "categorical":
+            return [i for i, point in enumerate(points) if self.counts[int(point)] > 0]
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        return [i for i, point in enumerate(points) if low <= point <= high]
 
 
 @dataclass(frozen=True)
@@ -272,6 +281,11 @@ class Audit(Result):
     version: str
     notes: tuple[str, ...] = ()
 
+    @property
+    def every(self) -> tuple[Attribute, ...]:
+        """The attributes one by one, then all jointly if there are several."""
+        return self.attributes if self.joint is None else (*self.attributes, self.joint)
+
     def attribute(self, name: str) -> Attribute:
         """Return what was found for one sensitive column."""
         for found in self.attributes:
@@ -299,7 +313,7 @@ class Audit(Result):
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame with a row for each measure on each attribute."""
         rows: list[dict[str, Any]] = []
-        for found in (*self.attributes, *(() if self.joint is None else (self.joint,))):
+        for found in self.every:
             rows.append(
                 _row(found.name, "independence test", pvalue=found.test.pvalue, n=found.test.n)
                 | {"adjusted": found.test.adjusted}

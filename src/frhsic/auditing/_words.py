@@ -33,7 +33,7 @@ def sentences(audit: Audit) -> tuple[str, ...]:
 
 def seen(found: Attribute, what: str) -> str:
     """Say whether dependence was seen, and how often chance alone shows as much."""
-    p = found.test.pvalue if found.test.adjusted is None else found.test.adjusted
+    p = found.test.reported
     corrected = "" if found.test.adjusted is None else ", corrected for the number of attributes"
     how = f"p = {number(p)}{corrected}, n = {found.test.n:,}"
     if p <= 0.05:
@@ -93,14 +93,6 @@ def _where(found: Attribute, column: Column) -> list[str]:
     return lines
 
 
-def _told(points: Sequence[float], column: Column) -> list[int]:
-    """Return the points that may be named: not the extremes, nor labels of few rows."""
-    if column.kind == "categorical":
-        return [i for i, point in enumerate(points) if column.counts[int(point)] > 0]
-    low, high = column.low, column.high
-    return [i for i, point in enumerate(points) if low is None or high is None or low <= point <= high]
-
-
 def _along(curve: Curve, column: Column) -> str:
     sides = _outside(curve, column)
     if not sides:
@@ -113,7 +105,7 @@ def _along(curve: Curve, column: Column) -> str:
         points = [i for i, side in sides if side is above]
         if points:
             text.append(f"{word} the overall mean {places(points, curve.points, column)}")
-    peak = max(_told(curve.points, column), key=lambda i: abs(curve.mean[i] - curve.overall))
+    peak = max(column.told(curve.points), key=lambda i: abs(curve.mean[i] - curve.overall))
     return (
         f"The mean score is {' and '.join(text)}, beyond the {curve.level:.0%} band of the whole curve; it "
         f"is farthest from the overall mean {place(curve.points[peak], column)}."
@@ -122,12 +114,12 @@ def _along(curve: Curve, column: Column) -> str:
 
 def _outside(curve: Curve, column: Column) -> list[tuple[int, bool]]:
     """Return the points at which the band leaves the overall mean, and whether it does so above."""
-    rows = ((i, curve.low[i], curve.high[i]) for i in _told(curve.points, column))
+    rows = ((i, curve.low[i], curve.high[i]) for i in column.told(curve.points))
     return [(i, low > curve.overall) for i, low, high in rows if not low <= curve.overall <= high]
 
 
 def _localized(profile: Profile, column: Column) -> str:
-    points = [i for i in _told(profile.points, column) if profile.contrast[i] > profile.chance[i]]
+    points = [i for i in column.told(profile.points) if profile.contrast[i] > profile.chance[i]]
     if not points:
         return (
             f"At no value of {column.name} by itself does its distribution differ by more than chance allows."

@@ -11,10 +11,11 @@ import torch
 
 from frhsic.data import to_generator
 from frhsic.dependence import HSIC
-from frhsic.dependence._lowrank import blocks, complete_map
+from frhsic.dependence._lowrank import complete_map
 from frhsic.dependence._tiles import TILE, tiled_hsic
 from frhsic.inference._complexity import TrainedOn, is_standard, lipschitz, uniform_bound
 from frhsic.inference._embedding import embedding
+from frhsic.inference._permutation import Stratum, moments
 from frhsic.inference._results import Kind, Result, frame, number
 from frhsic.inference._worst_case import (
     MOST_ROWS,
@@ -527,14 +528,8 @@ def _thin_sums(rows: Fixed) -> tuple[float, float, float] | None:
     of_z, of_s = (complete_map(k, x, _WIDEST) for k, x in ((rows.kernel_z, z), (rows.kernel_s, s)))
     if of_z is None or of_s is None:
         return None
-    n, r = len(z), of_z.width
-    second, first = z.new_zeros((r + of_s.width, r + of_s.width)), z.new_zeros(r + of_s.width)
-    for part in blocks(n):
-        both = torch.cat((of_z(z[part]), of_s(s[part])), dim=1)
-        second += both.mT @ both / n
-        first += both.sum(dim=0) / n
-    C = second - torch.outer(first, first)
-    zs, zz, ss = (float(block.square().sum()) for block in (C[:r, r:], C[:r, :r], C[r:, r:]))
+    seen = moments([(of_z, of_s)], Stratum(z, rows.s, None, 1.0))
+    zs, zz, ss = (float(C.square().sum()) for C in (seen.cross[0], seen.gram_z, seen.gram_s))
     return zs, zz, ss
 
 

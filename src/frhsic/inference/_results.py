@@ -69,16 +69,20 @@ class TestResult(Result):
     notes: tuple[str, ...] = ()
     null: tuple[float, ...] = ()
 
+    @property
+    def reported(self) -> float:
+        """The p-value to go by: corrected where several attributes were tested."""
+        return self.pvalue if self.adjusted is None else self.adjusted
+
     def __str__(self) -> str:
         draws = "" if self.n_permutations is None else f", {self.n_permutations} draws"
         corrected = "" if self.adjusted is None else f" ({number(self.adjusted)} after Holm's correction)"
-        p = self.pvalue if self.adjusted is None else self.adjusted
         text = (
             f"Dependence on {' and '.join(self.attributes)}: p = {number(self.pvalue)}{corrected} by "
             f"{self.measure} ({self.method}{draws}, level {'exact' if self.exact else 'for large n'}, "
             f"n = {self.n:,})."
         )
-        if p > 0.05:
+        if self.reported > 0.05:
             text += " Not rejected at 5 %, which is no evidence of independence."
         return " ".join((text, *self.notes))
 

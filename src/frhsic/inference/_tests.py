@@ -274,24 +274,7 @@ def _strata(
                 "Pass more rows that count."
             )
     else:
-        parts, skipped = [], 0
-        split = levels(given, name="given")
-        rows = sum(len(level.rows) for level in split.kept)
-        if rows != len(z):
-            raise ValueError(
-                f"'given' must have {len(z)} rows like 'z'. Got {rows}. Pass one label for each row."
-            )
-        for level in split.kept:
-            rows_here = level.rows[present[level.rows]]
-            if len(rows_here) >= MIN_LEVEL:
-                parts.append(rows_here)
-            else:
-                skipped += len(rows_here)
-        if not parts:
-            raise ValueError(
-                f"'given' must have a level with at least {MIN_LEVEL} rows. Got none. "
-                "Merge levels, or leave 'given' out."
-            )
+        parts, skipped = parts_of(given, present, rows_of="z")
         if skipped:
             notes = (f"{skipped} rows of levels with fewer than {MIN_LEVEL} rows were left out.",)
     masses = [float(len(rows)) if w is None else float(w[rows].sum()) for rows in parts]
@@ -300,6 +283,24 @@ def _strata(
         for rows, mass in zip(parts, masses, strict=True)
     ]
     return strata, notes
+
+
+def parts_of(given: object, present: Tensor, rows_of: str) -> tuple[list[Tensor], int]:
+    """Return the rows present in each level of ``given`` that has enough of them, and how many have not."""
+    split = levels(given, name="given")
+    n = sum(len(level.rows) for level in split.kept)
+    if n != len(present):
+        raise ValueError(
+            f"'given' must have {len(present)} rows like '{rows_of}'. Got {n}. Pass one label for each row."
+        )
+    found = [level.rows[present[level.rows]] for level in split.kept]
+    parts = [rows for rows in found if len(rows) >= MIN_LEVEL]
+    if not parts:
+        raise ValueError(
+            f"'given' must have a level with at least {MIN_LEVEL} rows. Got none. "
+            "Merge levels, or leave 'given' out."
+        )
+    return parts, sum(map(len, found)) - sum(map(len, parts))
 
 
 def _with_rows(strata: Sequence[Stratum], z: Tensor) -> list[Stratum]:

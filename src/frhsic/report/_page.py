@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import os
 import platform
 import re
@@ -228,7 +227,7 @@ def _sections(audit: Audit) -> Iterator[_Section]:
             told.add(row.meaning.means)
         return tuple(marked)
 
-    for place, found in enumerate((*audit.attributes, *(() if audit.joint is None else (audit.joint,)))):
+    for place, found in enumerate(audit.every):
         key = f"a{place}"
         column = None if found.kind == "joint" else columns[found.names[0]]
         yield _Section(
@@ -338,11 +337,10 @@ def _outcome_rows(outcome: Outcome, found: Attribute, audit: Audit) -> Iterator[
 
 def _overview(found: Attribute, audit: Audit) -> dict[str, str]:
     measured = found.normalized_hsic if found.gdp is None else found.gdp
-    p = found.test.pvalue if found.test.adjusted is None else found.test.adjusted
     low, high = measured.floor, measured.floor_high
     return {
         "name": found.name,
-        "p": f"{p:.3g}",
+        "p": f"{found.test.reported:.3g}",
         "value": digits(measured.estimate),
         "points": "" if found.gdp is None else _points(audit, measured.estimate),
         "interval": f"{digits(measured.low)} to {digits(measured.high)}",
@@ -391,17 +389,13 @@ def _untold(column: Column) -> bool:
 
 def _kept(found: Curve | Profile, column: Column) -> tuple[list[int], str]:
     """Return the points to draw, and a remark where labels are left out."""
-    every = list(range(len(found.points)))
+    every, told = list(range(len(found.points))), column.told(found.points)
     if column.kind != "categorical":
         # The smallest and the largest value belong to single rows, as in the description of the data.
-        low = -math.inf if column.low is None else column.low
-        high = math.inf if column.high is None else column.high
-        inside = [i for i in every if low <= found.points[i] <= high]
-        if len(inside) in (0, 1, len(every)):
+        if len(told) in (0, 1, len(every)):
             return every, ""
-        return inside, " Drawn from the 1 % to the 99 % quantile."
+        return told, " Drawn from the 1 % to the 99 % quantile."
     # The mean of a label of a few rows could be the score of one person: such labels have no count.
-    told = [i for i in every if column.counts[int(found.points[i])] > 0]
     kept = sorted(sorted(told, key=lambda i: -found.mass[i])[:_LABELS])
     if len(kept) == len(every):
         return kept, ""
@@ -410,6 +404,12 @@ def _kept(found: Curve | Profile, column: Column) -> tuple[list[int], str]:
 
 def _of(values: tuple[float, ...], rows: list[int]) -> tuple[float, ...]:
     return tuple(values[i] for i in rows)
+
+
+def _at(point: float, column: Column) -> str:
+    if column.kind == "categorical":
+        return f"for {shown(column.labels[int(point)])}"
+    return f"at {digits(point)}"
 
 
 def _size(column: Column, n: int) -> tuple[float, float]:
@@ -436,12 +436,7 @@ def _curve_figure(
         if zero:
             (ax.axvline if categorical else ax.axhline)(0.0, color=INK, linewidth=0.7, zorder=1)
 
-    where = [
-        f"for {shown(column.labels[int(curve.points[i])])}"
-        if categorical
-        else f"at {digits(curve.points[i])}"
-        for i in (low, high)
-    ]
+    where = [_at(curve.points[i], column) for i in (low, high)]
     outside = sum(not a <= curve.overall <= b for a, b in zip(drawn.low, drawn.high, strict=True))
     return _Figure(
         svg(
@@ -475,11 +470,7 @@ def _profile_figure(profile: Profile, column: Column, key: str) -> _Figure:
     )
     s = shown(column.name)
     peak = max(rows, key=profile.contrast.__getitem__)
-    where = (
-        f"for {shown(column.labels[int(profile.points[peak])])}"
-        if column.kind == "categorical"
-        else f"at {digits(profile.points[peak])}"
-    )
+    where = _at(profile.points[peak], column)
     title = f"Where along {s} the distribution differs"
     limit = "grey marks" if column.kind == "categorical" else "dashed limit"
     return _Figure(
