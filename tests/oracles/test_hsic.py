@@ -14,6 +14,7 @@ import torch
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, DistanceCovariance
 from frhsic.dependence._lowrank import pivoted_factor
+from frhsic.dependence._tiles import factored_hsic
 from frhsic.kernels import Delta, Energy, Gaussian, InverseMultiquadric, Laplace, Linear
 
 CLOSE = {"rel": 1e-10, "abs": 1e-14}
@@ -75,7 +76,8 @@ def hsic_unbiased(K, L):
     K, L = K - np.diag(np.diag(K)), L - np.diag(np.diag(L))
     cross = one @ K @ L @ one
     total = (one @ K @ one) * (one @ L @ one)
-    return (np.trace(K @ L) + total / ((n - 1) * (n - 2)) - 2 * cross / (n - 2)) / (n * (n - 3))
+    trace = np.einsum("ij,ji->", K, L)
+    return (trace + total / ((n - 1) * (n - 2)) - 2 * cross / (n - 2)) / (n * (n - 3))
 
 
 def finished(zs, zz, ss, normalized, root):
@@ -334,3 +336,70 @@ def test_pivoted_factor_declines_a_gram_matrix_of_full_rank(kernel):
     x = torch.linspace(-1, 1, 100, dtype=torch.float64)[:, None]
     assert torch.linalg.matrix_rank(kernel.gram(x, x)) == 100
     assert pivoted_factor(kernel, x) is None
+
+
+# Thin factors: one column, no gradients, more rows than a tile
+
+
+def whole_hsic(z, s, w, sigma_z, sigma_s, normalized):
+    """The definition with explicit matrices; w None is the U-statistic."""
+
+    def gaussian_matrix(x, sigma):
+        return np.exp(-((x[:, None] - x[None]) ** 2) / (2 * sigma**2))
+
+    K, L = gaussian_matrix(z, sigma_z), gaussian_matrix(s, sigma_s)
+    if w is None:
+        zs, zz, ss = (hsic_unbiased(A, B) for A, B in ((K, L), (K, K), (L, L)))
+    else:
+        Kt, Lt = (M - (M @ w)[:, None] - (w @ M)[None] + w @ M @ w for M in (K, L))
+        zs, zz, ss = (w @ (A * B) @ w for A, B in ((Kt, Lt), (Kt, Kt), (Lt, Lt)))
+    return zs / math.sqrt(zz * ss) if normalized else zs
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("case", ["biased", "unbiased", "weighted"])
+@pytest.mark.parametrize("n", [600, 1_200])
+def test_hsic_of_one_column_by_thin_factors_is_the_definition(n, case, normalized):
+    z, s, w = sample(n, d=1, seed=n)
+    weights = w if case == "weighted" else None
+    estimator = "unbiased" if case == "unbiased" else "biased"
+    p = None if case == "unbiased" else (torch.ones(n) if weights is None else w).double().numpy()
+    p = None if p is None else p / p.sum()
+    expected = whole_hsic(z[:, 0].numpy(), s[:, 0].numpy(), p, 0.8, 0.6, normalized)
+    kernels = Gaussian(0.8), Gaussian(0.6)
+    found = factored_hsic(z, s, weights if p is None else torch.from_numpy(p), *kernels, estimator)
+    assert found is not None
+    zs, zz, ss = (x.item() for x in found)
+    assert finished(zs, zz, ss, normalized, False) == pytest.approx(expected, rel=1e-9)
+    measure = HSIC(*kernels, estimator=estimator, normalized=normalized)
+    assert measure(z, s, weights).item() == pytest.approx(expected, rel=1e-9)
+    stack = torch.stack([z, z.flip(0), 2.0 * z])
+    each = [
+        whole_hsic(x[:, 0].numpy(), s[:, 0].numpy(), p, 0.8, 0.6, normalized) for x in (z, z.flip(0), 2.0 * z)
+    ]
+    np.testing.assert_allclose(measure(stack, s, weights).numpy(), each, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(), Gaussian("scale-free"), Linear(), Laplace(1.0)])
+@pytest.mark.parametrize("case", ["biased", "unbiased", "weighted"])
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("n", [512, 600])
+def test_hsic_without_gradients_is_the_one_with_gradients(n, d, case, kernel):
+    """Whole, in tiles or by thin factors: above a tile of rows the way differs, the number does not."""
+    z, s, w = sample(n, d=d, seed=3)
+    estimator = "unbiased" if case == "unbiased" else "biased"
+    weights = w if case == "weighted" else None
+    for normalized in (False, True):
+        measure = HSIC(kernel, estimator=estimator, normalized=normalized)
+        stack = torch.stack([z, z.flip(0)])
+        with_gradients = measure(stack.clone().requires_grad_(), s, weights).detach()
+        np.testing.assert_allclose(measure(stack, s, weights), with_gradients, rtol=1e-9, atol=1e-12)
+    calibrated = measure.calibrate(stack, s, weights=weights)
+    with_gradients = calibrated(stack.clone().requires_grad_(), s, weights).detach()
+    np.testing.assert_allclose(calibrated(stack, s, weights), with_gradients, rtol=1e-9, atol=1e-12)
+
+
+def test_sides_without_a_thin_factor_are_declined():
+    z, s, _ = sample(600, d=1)
+    assert factored_hsic(z, s, None, Laplace(0.01), Gaussian(1.0), "biased") is None
+    assert factored_hsic(z, s, None, Gaussian(1.0), Laplace(0.01), "biased") is None

@@ -40,6 +40,15 @@ class Dependence(nn.Module, ABC):
         """Whether no z makes the value arbitrarily negative. A penalty refuses measures without a bound."""
         return True
 
+    def cheap_rows(self, width: int) -> int:  # noqa: ARG002
+        """Return the rows above which a value without gradients is no longer cheap, for z of a width."""
+        return 4_096
+
+    @property
+    def debiased(self) -> bool:
+        """Whether the expected value for independent rows is zero, or nearly, at any number of rows."""
+        return False
+
     def forward(self, z: Tensor, s: Tensor | Sensitive, weights: Tensor | None = None) -> Tensor:
         """Return the dependence of z on s, shape ``(...)``."""
         z, s, w = self._checked(z, s, weights)

@@ -33,8 +33,9 @@ class Adversary(Dependence):
 
     Notes
     -----
-    The layers are made by ``calibrate(z, s, generator)``, one set for each model of a stack and from fresh
-    entropy without a generator; before that the adversary cannot be evaluated. ``permuted`` keeps
+    The layers are made by ``calibrate(z, s, generator)``, one set for each model of a stack (all start alike,
+    as they would if each were trained from one seed) and from fresh entropy without a generator; before that
+    the adversary cannot be evaluated. ``permuted`` keeps
     the parameters: it is not a test of independence.
 
     Examples
@@ -54,6 +55,11 @@ class Adversary(Dependence):
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
         self._edges: Tensor | None = None
+
+    @property
+    def debiased(self) -> bool:
+        """Yes: what the network has not learned, it does not explain."""
+        return True
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         if len(self.weights) == 0:
@@ -101,10 +107,11 @@ class Adversary(Dependence):
             reach = 1.0 / math.sqrt(fan_in)
             for parameters, rows in ((other.weights, fan_in), (other.biases, 1)):
                 drawn = torch.rand(
-                    (*z.shape[:-2], rows, fan_out),
+                    (rows, fan_out),
                     generator=generator,
                     dtype=torch.float64,
                     device=generator.device,
                 )
-                parameters.append(nn.Parameter(((2.0 * drawn - 1.0) * reach).to(z)))
+                first = ((2.0 * drawn - 1.0) * reach).to(z)
+                parameters.append(nn.Parameter(first.expand(*z.shape[:-2], rows, fan_out).clone()))
         return other

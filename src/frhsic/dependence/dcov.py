@@ -64,6 +64,11 @@ class DistanceCovariance(Dependence):
         self._hsic(("continuous",))  # so that wrong arguments are refused here
 
     @property
+    def debiased(self) -> bool:
+        """Whether the estimator is the U-statistic."""
+        return self.estimator == "unbiased"
+
+    @property
     def bounded_below(self) -> bool:
         """Whether no z makes the value arbitrarily negative; see :class:`~frhsic.HSIC`."""
         return self._hsic(("continuous",)).bounded_below

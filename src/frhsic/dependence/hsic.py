@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -13,8 +13,9 @@ from frhsic.dependence._centering import Estimator, both_centred, centred
 from frhsic.dependence._density import Density, effective_rows
 from frhsic.dependence._numeric import signed_root
 from frhsic.dependence._permutations import permuted_hsic
-from frhsic.dependence._tiles import TILE, WHOLE, tiled_hsic
+from frhsic.dependence._tiles import TILE, WHOLE, factored_hsic, tiled_hsic
 from frhsic.kernels import Gaussian, Kernel, default_kernel
+from frhsic.kernels._scale import sum_dtype
 
 
 class HSIC(Dependence):
@@ -98,6 +99,15 @@ class HSIC(Dependence):
         self.block_size = block_size
         self._density: Density | None = None
 
+    def cheap_rows(self, width: int) -> int:
+        """Return many for one column, whose factors are thin, and 4,096 for several."""
+        return 65_536 if width == 1 else super().cheap_rows(width)
+
+    @property
+    def debiased(self) -> bool:
+        """Whether the estimator is the U-statistic."""
+        return self.estimator == "unbiased"
+
     @property
     def bounded_below(self) -> bool:
         """Whether no z makes the value arbitrarily negative.
@@ -120,8 +130,16 @@ class HSIC(Dependence):
         w = self._reference_weights(s, w)
         kernel_s = self._kernel_s(s).bind(s.values, w)
         n = len(s)
-        block = self.block_size or (n if n <= WHOLE else TILE)
-        if block >= n:
+        # Without gradients factors and tiles are quicker from few rows on. A factor is complete up to a share
+        # of the trace, which rows of large norm and small weight would dominate: for bounded kernels only.
+        quick = not (torch.is_grad_enabled() and z.requires_grad) and kernel_s.bound < float("inf")
+        value = None
+        if quick and self.block_size is None and n > TILE and z.shape[-1] == 1:
+            value = self._thin(z, s.values, w, kernel_s)
+        block = self.block_size or (n if n <= (TILE if quick else WHOLE) else TILE)
+        if value is not None:
+            pass
+        elif block >= n:
             value = self._whole(z, s.values, w, kernel_s)
         else:
             kernel_z = self.kernel_z.bind(z, w)
@@ -130,6 +148,21 @@ class HSIC(Dependence):
             )
             value = (self._normalized(zs, zz, ss) if self.normalized else zs).to(z.dtype)
         return signed_root(value) if self.root else value
+
+    def _thin(self, z: Tensor, s: Tensor, w: Tensor | None, kernel_s: Kernel) -> Tensor | None:
+        """Return the value for one column of z in time linear in n, or None if a kernel has no thin factor.
+
+        Without gradients only. A kernel that was calibrated on a stack belongs to all models of it.
+        """
+        if (z.ndim > 2 and self.kernel_z.fixed) or not self.kernel_z.bound < float("inf"):
+            return None
+        values = []
+        for model in z.reshape(-1, *z.shape[-2:]):
+            found = factored_hsic(model, s, w, self.kernel_z.bind(model, w), kernel_s, self.estimator)
+            if found is None:
+                return None
+            values.append(self._normalized(*found) if self.normalized else found[0])
+        return torch.stack(values).reshape(z.shape[:-2]).to(z.dtype)
 
     def _kernel_s(self, s: Sensitive) -> Kernel:
         return default_kernel(s.kinds) if self.kernel_s is None else self.kernel_s
@@ -159,6 +192,18 @@ class HSIC(Dependence):
         if not self.normalized:
             M, factor = centred(L, w, self.estimator)
             return self.kernel_z.bind_inner(z, M, factor, w)
+        if w is None and z.requires_grad and torch.is_grad_enabled():
+            try:
+                value: Tensor = _Fused.apply(z, L, self)  # type: ignore[no-untyped-call]
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError:
+                pass  # torch.func needs another kind of function, which costs what the fusion saves
+            else:
+                return value
+        return self._ratio(z, L, w)
+
+    def _ratio(self, z: Tensor, L: Tensor, w: Tensor | None) -> Tensor:
         # Both sides centred: small entries do not cancel, and Cauchy-Schwarz holds for what is computed.
         K = self.kernel_z.bind(z, w).gram(z, z)
         A, B = (both_centred(gram, w, self.estimator) for gram in (K, L))
@@ -196,3 +241,51 @@ class HSIC(Dependence):
             ss = HSIC(kernel_s, kernel_s, estimator=self.estimator)(s.values, s.values)
             values = self._normalized(values, zz, ss)
         return signed_root(values) if self.root else values
+
+
+def _square(A: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(A, dim=(-2, -1)).square()
+
+
+class _Fused(torch.autograd.Function):
+    """Normalised HSIC of z with a constant L, and its gradient at twice the price of the value.
+
+    With A, B the centred Gram matrices the value is r = <A, B> / sqrt(<A, A> <B, B>), and its derivative in
+    K is M = (B - (<A, B> / <A, A>) A) / sqrt(<A, A> <B, B>), because centring is a projection: the gradient
+    in z is that of <K, M> with M held, which kernels know how to take.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, L: Tensor, measure: HSIC) -> Tensor:
+        ctx.save_for_backward(z, L)
+        ctx.measure = measure
+        estimator = measure.estimator
+        A, B = (
+            centred(gram, None, estimator).matrix for gram in (measure.kernel_z.bind(z, None).gram(z, z), L)
+        )
+        if sum_dtype(B) is None:  # at batch size without an array of products
+            zs, zz, ss = A.flatten(-2) @ B.flatten(), _square(A), _square(B)
+        else:
+            zs, zz = ((A * side).sum(dim=(-2, -1), dtype=torch.float64) for side in (B, A))
+            ss = (B * B).sum(dtype=torch.float64)
+        value = measure._normalized(zs, zz, ss).to(z.dtype)
+        counts = (zz > 0) & (ss > 0)
+        if estimator == "biased":
+            counts = counts & (zs >= 0) & (zs.square() <= zz * ss)
+        size = torch.where(counts, 1.0 / torch.where(counts, (zz * ss).sqrt(), 1.0), 0.0)
+        share = torch.where(counts, zs / torch.where(counts, zz, 1.0), 0.0)
+        size, share = (x.to(z.dtype)[..., None, None] for x in (size, share))
+        M = A.mul_(-share).add_(B).mul_(size)
+        with torch.enable_grad():
+            seen = z.detach().requires_grad_()
+            inner = measure.kernel_z.bind_inner(seen, M, 1.0, None)
+            (ctx.gradient,) = torch.autograd.grad(inner.sum(), seen)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        if not torch.is_grad_enabled():
+            return grad[..., None, None] * ctx.gradient, None, None
+        z, L = ctx.saved_tensors  # a second derivative is wanted: by the plain way
+        (gradient,) = torch.autograd.grad(ctx.measure._ratio(z, L, None), z, grad, create_graph=True)
+        return gradient, None, None
