@@ -18,9 +18,9 @@ from frhsic.dependence._base import Dependence
 from frhsic.dependence._centering import Estimator
 from frhsic.kernels import Gaussian, Linear
 
-__all__ = ["Penalty", "PenaltySum", "PenaltyValue", "default_penalty"]
+__all__ = ["Penalty", "PenaltySum", "PenaltyValue", "budget_penalty", "default_penalty"]
 
-On: TypeAlias = Literal["representation", "prediction"]
+On: TypeAlias = Literal["representation", "prediction", "probability"]
 Side: TypeAlias = Literal["both", "z", "s"]
 
 # A level of y with fewer rows in a batch is left out there: the published equal-opportunity training leaves
@@ -89,18 +89,48 @@ class _Penalty(nn.Module, ABC):
         weights: Tensor | None = None,
     ) -> PenaltyValue:
         """Return the same as a call, with the value of each term and what was left out, and no warning."""
+        return self._evaluated(z, prediction, s, y, weights, None)
+
+    def excess(
+        self,
+        z: Tensor | None,
+        prediction: Tensor | None,
+        s: Tensor | Sensitive,
+        y: Tensor | None,
+        weights: Tensor | None,
+        generator: torch.Generator,
+    ) -> PenaltyValue:
+        """Return what a budget is about: a value that no factor of z changes and independence makes zero.
+
+        Z and predictions are centred and divided by their spread (probabilities are not), and from a measure
+        that is above zero for independent rows its value for a random pairing of the same rows is subtracted.
+        """
+        return self._evaluated(z, prediction, s, y, weights, generator)
+
+    def _evaluated(
+        self,
+        z: Tensor | None,
+        prediction: Tensor | None,
+        s: Tensor | Sensitive,
+        y: Tensor | None,
+        weights: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> PenaltyValue:
         s = _named(s)
         rows = self._rows_of(y, len(s))
         total: Tensor | None = None
         values, skipped = [], []
         for factor, part in self._parts(rows):
             measure, level = part.dependence, part.level
-            chosen = part._chosen(z, prediction, s, rows, weights)
+            chosen = part._chosen(z, prediction, s, rows, weights, scale_free=generator is not None)
             if level is not None and part._too_few(chosen.n):
                 skipped.append((level, chosen.n))
                 value = chosen.z.new_zeros(chosen.z.shape[:-2])
             else:
                 value = measure(chosen.z, chosen.s, chosen.weights)
+                if generator is not None and not measure.debiased:
+                    order = torch.randperm(chosen.n, generator=generator).to(chosen.z.device)
+                    value = value - measure(chosen.z, chosen.s[order], chosen.weights)
             values.append(value)
             scaled = value if factor == 1.0 else factor * value
             total = scaled if total is None else total + scaled
@@ -118,17 +148,18 @@ class _Penalty(nn.Module, ABC):
         weights: Tensor | None = None,
         freeze: bool = False,
         side: Side = "both",
+        scale_free: bool = False,
     ) -> PenaltySum:
         """Return this penalty with every data-dependent scale fixed on these rows, a term for each level.
 
         See :meth:`frhsic.dependence.Dependence.calibrate` for ``freeze`` and ``side``. Levels with too few
-        rows keep their rules.
+        rows keep their rules. ``scale_free`` is for what :meth:`excess` evaluates.
         """
         s = _named(s)
         rows = self._rows_of(y, len(s))
         factors, terms = [], []
         for factor, part in self._parts(rows):
-            chosen = part._chosen(z, prediction, s, rows, weights)
+            chosen = part._chosen(z, prediction, s, rows, weights, scale_free=scale_free)
             if part.level is None or not part._too_few(chosen.n):
                 fixed = part.dependence.calibrate(
                     chosen.z, chosen.s, generator, weights=chosen.weights, freeze=freeze, side=side
@@ -202,8 +233,9 @@ class Penalty(_Penalty):
     ----------
     dependence : Dependence
         A differentiable measure.
-    on : {"representation", "prediction"}, default="representation"
-        Z, which binds every head, or what the head returns (logits; values of a regression).
+    on : {"representation", "prediction", "probability"}, default="representation"
+        Z, which binds every head; what the head returns (logits; values of a regression); or the probability
+        that a classifier makes of its logits, which no stretching of their tails can hide.
     given : None, "y" or {"y": label or list of labels}, default=None
         Levels of y within which the dependence is taken: of "y", those among the rows at hand (in training,
         among all rows). A level with fewer than 11 rows in a batch adds nothing there (the mean is still over
@@ -248,9 +280,10 @@ class Penalty(_Penalty):
                 "and estimator='unbiased': training would inflate what it looks at without end. "
                 "Use estimator='biased' or normalized=True."
             )
-        if on not in ("representation", "prediction"):
+        if on not in ("representation", "prediction", "probability"):
             raise ValueError(
-                f"'on' must be 'representation' or 'prediction'. Got {on!r}. Leave it out for the former."
+                f"'on' must be 'representation', 'prediction' or 'probability'. Got {on!r}. "
+                "Leave it out for the first."
             )
         if given is not None and given != "y" and not (isinstance(given, Mapping) and list(given) == ["y"]):
             raise ValueError(
@@ -324,6 +357,8 @@ class Penalty(_Penalty):
         s: Sensitive,
         rows_of: _RowsOf,
         weights: Tensor | None,
+        *,
+        scale_free: bool,
     ) -> _Chosen:
         """Return what the dependence is called with, for a part."""
         of = z if self.on == "representation" else prediction
@@ -332,6 +367,10 @@ class Penalty(_Penalty):
             raise ValueError(f"'{name}' must be passed to a penalty on the {self.on}. Got None. Pass it.")
         if of.ndim < 2:
             of = of.reshape(-1, 1)
+        if self.on == "probability":
+            of = of.sigmoid() if of.shape[-1] == 1 else of.softmax(dim=-1)
+        elif scale_free:
+            of = _unit(of)
         if self.columns is not None:
             unknown = [name for name in self.columns[0] if name not in s.names]
             if unknown:
@@ -419,6 +458,36 @@ def default_penalty(
     mean = HSIC(Linear())
     rest = HSIC(Gaussian("scale-free"), estimator=estimator)
     return Penalty(mean, on="prediction", columns=columns) + Penalty(rest, columns=columns)
+
+
+def budget_penalty(
+    estimator: Estimator = "unbiased",
+    columns: Sequence[str | tuple[str, ...]] | None = None,
+    *,
+    classes: bool,
+) -> Penalty:
+    """Return what a budget bounds when no penalty is chosen: normalised HSIC of the score, debiased.
+
+    Of the probabilities where there are ``classes``, of the prediction of a regression otherwise. A score is
+    one number: no stretching hides what it depends on, as it would in one of many columns of Z.
+
+    Examples
+    --------
+    >>> budget_penalty(classes=True).on
+    'probability'
+    """
+    measure = HSIC(Gaussian("scale-free"), estimator=estimator, normalized=True)
+    return Penalty(measure, on="probability" if classes else "prediction", columns=columns)
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Return centred rows divided by their spread, the root of tr Cov(x), inside the graph."""
+    rest = x - x.mean(dim=-2, keepdim=True)
+    spread = rest.square().sum(dim=-1).mean(dim=-1)
+    # What centring leaves of a constant is rounding, which must not be blown up to a spread of one.
+    info = torch.finfo(x.dtype)
+    least = x.detach().square().sum(dim=-1).mean(dim=-1) * (32.0 * info.eps) ** 2 + info.tiny**0.5
+    return rest / torch.maximum(spread, least).sqrt()[..., None, None]
 
 
 class _Chosen(NamedTuple):

@@ -27,9 +27,18 @@ from frhsic.kernels import Gaussian
 from frhsic.penalty import default_penalty
 
 MODELS = {
-    name: getattr(frhsic.estimators, name) for name in frhsic.estimators.__all__ if name != "TableEncoder"
+    name: getattr(frhsic.estimators, name)
+    for name in frhsic.estimators.__all__
+    if name not in ("TableEncoder", "fit_path")
 }
-FAST = {"encoder": (6, 3), "epochs": 3, "batch_size": 40, "learning_rate": 1e-2, "random_state": 0}
+FAST = {
+    "lam": 1.0,
+    "encoder": (6, 3),
+    "epochs": 3,
+    "batch_size": 40,
+    "learning_rate": 1e-2,
+    "random_state": 0,
+}
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame}
 SECRET = 48151.623
 
@@ -130,6 +139,7 @@ def test_the_one_check_left_out_is_there_and_fails_for_the_stated_reason():
 # Arguments
 
 
+@pytest.mark.filterwarnings("ignore:The model has:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_every_argument_of_the_constructor_changes_something(name):
     X, y, s = sample()
@@ -147,9 +157,14 @@ def test_every_argument_of_the_constructor_changes_something(name):
     }
     arguments = set(inspect.signature(MODELS[name]).parameters)
     base = fitted(name)
-    for argument in arguments - {"device", "warm_start"}:
+    for argument in arguments - {"device", "warm_start", "budget"}:
         other = fitted(name, **{argument: changes[argument]})
         assert seen(other, X).shape != seen(base, X).shape or not same(other, base, X), argument
+    loose, tight, usual, explicit = (
+        fitted(name, lam=None, budget=b, epochs=10, penalty=Penalty(HSIC())) for b in (0.9, 0.2, None, 0.1)
+    )
+    assert not any(same(a, b, X) for a, b in ((loose, tight), (loose, base), (tight, explicit)))
+    assert same(usual, explicit, X)
     again = fitted(name)
     assert same(again, base, X)
     assert same(again.fit(X, y, sensitive_features=s), base, X)

@@ -19,7 +19,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -40,7 +40,7 @@ X = RNG.normal(size=(90, 3)) * [1.0, 50.0, 1e4] + [0.0, 2000.0, 1e6]
 S = X[:, 0] + RNG.normal(size=90)
 FRAME = pd.DataFrame({"age": X[:, 1], "job": np.where(X[:, 0] > 0, "chef", "nurse"), "pay": X[:, 2]})
 FRAME.loc[3, "age"] = np.nan
-SMALL = {"encoder": (5, 4), "epochs": 2, "random_state": 0}
+SMALL = {"lam": 1.0, "encoder": (5, 4), "epochs": 2, "random_state": 0}
 LABELS = {
     "binary": np.array([0, 1]),
     "boolean": np.array([False, True]),
@@ -69,6 +69,11 @@ def models():
     }
     fitted["regression"] = FRHSICRegressor(**SMALL).fit(X, 1e5 + X[:, 0], sensitive_features=S)
     fitted["encoder"] = FRHSICEncoder(**SMALL).fit(X, sensitive_features={"s": S, "sex": FRAME["job"]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # two epochs
+        fitted["budget"] = FRHSICClassifier(**(SMALL | {"lam": None, "budget": 0.5})).fit(
+            X, targets(LABELS["binary"]), sensitive_features=S
+        )
     fitted["plain"] = FRHSICRegressor(**(SMALL | {"lam": 0, "encoder": [4]})).fit(X, X[:, 0])
     fitted["custom"] = FRHSICClassifier(**(SMALL | {"encoder": module()})).fit(
         X, targets(LABELS["text"]), sensitive_features=S
@@ -79,7 +84,7 @@ def models():
     return fitted
 
 
-NAMES = [*LABELS, "regression", "encoder", "plain", "custom", "pipeline"]
+NAMES = [*LABELS, "regression", "encoder", "budget", "plain", "custom", "pipeline"]
 
 
 @pytest.fixture
@@ -136,8 +141,11 @@ def test_a_loaded_model_is_the_model(models, name, path):
     one, two = (m[-1] if name == "pipeline" else m for m in (model, other))
     kept = {a for a in vars(one) if a != "penalty_"}
     assert set(vars(two)) == kept
-    for attribute in ("history_", "n_iter_", "best_epoch_", "sensitive_names_", "sensitive_kinds_"):
+    same = ("history_", "n_iter_", "best_epoch_", "relative_dependence_")
+    for attribute in (*same, "sensitive_names_", "sensitive_kinds_"):
         assert getattr(one, attribute) == getattr(two, attribute)
+    assert (one.relative_dependence_ is None) == (name != "budget")
+    assert (one.history_[0]["relative"] is None) == (name != "budget")
     if name in LABELS:
         assert other.score(X, targets(LABELS[name])) == model.score(X, targets(LABELS[name]))
 
@@ -192,7 +200,9 @@ def test_a_loaded_model_can_be_pickled_cloned_saved_and_trained_again(models, na
     y = targets(net.classes_) if isinstance(net, FRHSICClassifier) else y
     z = other[0].transform(x) if name == "pipeline" else x
     before = net.transform(z)
-    net.set_params(warm_start=True, epochs=1, learning_rate=1e-7).fit(z, y, sensitive_features=S)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        net.set_params(warm_start=True, epochs=1, learning_rate=1e-7).fit(z, y, sensitive_features=S)
     # It went on from where it was, but for the statistics of a batch normalisation.
     np.testing.assert_allclose(net.transform(z), before, atol=0.05 if name == "custom" else 1e-3)
 
@@ -202,7 +212,7 @@ def test_every_parameter_survives(path):
     given_levels = Penalty(HSIC(kernel_s=Delta()), given={"y": {3, 2}}, columns=[("s0", "s1"), "s0"])
     changed = {
         "lam": np.float32(0.5),
-        "penalty": given_levels + 0.5 * Penalty(GDP(0.2), on="prediction"),
+        "penalty": given_levels + 0.5 * Penalty(GDP(0.2), on="probability"),
         "encoder": (np.int64(4), 2),
         "epochs": np.int64(2),
         "batch_size": 32,
@@ -213,18 +223,32 @@ def test_every_parameter_survives(path):
         "warm_start": True,
         "training": Training(schedule="cosine", clip=2, every=3, scaling="minmax", patience=4),
     }
-    assert {*changed, "device"} == set(inspect.signature(FRHSICClassifier).parameters)  # none is forgotten
+    none_is_forgotten = {*changed, "budget", "device"} == set(inspect.signature(FRHSICClassifier).parameters)
+    assert none_is_forgotten
     model = FRHSICClassifier(**changed).fit(
         X, 2 + (X[:, 0] > 0), sensitive_features=np.column_stack([S, S**2])
     )
     other = saved(model.set_params(device="meta"), path).get_params()
     assert other.pop("device") == "cpu"
     penalty = other.pop("penalty")
-    assert other == {name: value for name, value in changed.items() if name != "penalty"}
+    assert other == {"budget": None} | {name: value for name, value in changed.items() if name != "penalty"}
     assert penalty.factors == (1.0, 0.5)
+    assert [term.on for term in penalty.terms] == ["representation", "probability"]
     assert penalty.terms[0].given == {"y": [2, 3]}
     assert penalty.terms[0].columns == (("s0", "s1"), "s0")
     assert repr(penalty.terms[0].dependence) == repr(HSIC(kernel_s=Delta()))
+
+
+def test_a_budget_survives(models, path):
+    other = saved(models["budget"], path)
+    assert (other.budget, other.lam) == (0.5, None)
+
+
+def test_a_file_of_an_older_version_says_what_to_do(models, path):
+    save(models["plain"], path)
+    tensors, document = parts(path)
+    rewrite(path, tensors, document | {"version": 1})
+    refuse(path, r"version 2\. Got 1, which an older frhsic wrote\. Load it with that one, or fit the model")
 
 
 @pytest.mark.parametrize(
@@ -559,7 +583,10 @@ def test_names_are_looked_up_in_the_faces_only(edit):
         (("fitted", "output"), ["numpy", 1, ["pandas"]]),
         (("pipeline",), [{}, [], {"steps": ["a", "b"], "verbose": True, "table": {}, "output": None}]),
         (("versions",), [{"a": 1}, [], None]),
-        ((*ARGUMENTS, "lam"), [-1, None, "1", True]),
+        ((*ARGUMENTS, "lam"), [-1, "1", True]),
+        ((*ARGUMENTS, "budget"), [0.5, 0, 2, "1", True]),  # the first beside lam
+        (("fitted", "relative_dependence"), ["1", True, [1.0]]),
+        (("fitted", "history", 0, "relative"), ["1", True, [1.0]]),
         ((*ARGUMENTS, "random_state"), [-1, 2**64, 1.0, [1]]),
         (
             (*ARGUMENTS, "class_weight"),

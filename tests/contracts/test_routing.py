@@ -21,7 +21,14 @@ from frhsic.data import to_matrix, to_sensitive
 from frhsic.dependence import Dependence
 
 N = 90
-FAST = {"encoder": (4,), "epochs": 2, "batch_size": 45, "learning_rate": 1e-2, "random_state": 0}
+FAST = {
+    "lam": 1.0,
+    "encoder": (4,),
+    "epochs": 2,
+    "batch_size": 45,
+    "learning_rate": 1e-2,
+    "random_state": 0,
+}
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame}
 MODELS = (FRHSICClassifier, FRHSICRegressor, FRHSICEncoder)
 
@@ -387,7 +394,7 @@ def test_what_the_penalty_sees_are_rows_of_one_and_the_same_fold():
     with torch.no_grad():
         layer.weight.fill_(1.0)
     model = FRHSICClassifier(
-        encoder=layer, penalty=Penalty(Aligned()), epochs=1, learning_rate=1e-12, batch_size=20
+        lam=1.0, encoder=layer, penalty=Penalty(Aligned()), epochs=1, learning_rate=1e-12, batch_size=20
     )
     cross_validate(
         model,

@@ -164,7 +164,8 @@ def by_hand(rows, dependence, *, lam, epochs, given=None, every=None, clip=None,
     model.eval()
     with torch.no_grad():
         z = model.encoder(rows.x)[chosen]
-    fixed = dependence.calibrate(z, s[chosen], g, weights=None if w is None else w[chosen], side="s")
+    child = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=g)))
+    fixed = dependence.calibrate(z, s[chosen], child, weights=None if w is None else w[chosen], side="s")
     torch.manual_seed(int(torch.randint(2**62, (1,), generator=g)))
     adam = torch.optim.Adam(model.parameters(), lr=RATE)
     players = list(fixed.parameters())
@@ -564,6 +565,7 @@ def test_every_field_of_training_changes_something(tmp_path):
 
     def fit(**fields):
         model = FRHSICClassifier(
+            lam=1.0,
             penalty=Penalty(HSIC()),
             encoder=(4,),
             epochs=30,
@@ -701,7 +703,7 @@ def test_a_checkpoint_is_written_as_often_as_asked_and_never_after_the_end(tmp_p
 
     def noted(self, tensors, document):
         write(self, tensors, document)
-        written.append(len(document["history"]))
+        written.append(len(document["histories"][0]))
 
     monkeypatch.setattr(checkpoint.Checkpoint, "write", noted)
     checkpointed("HSIC", path, often=2)
@@ -733,6 +735,15 @@ def test_a_checkpoint_of_another_call_is_refused_and_says_what_differs(what, tmp
         checkpointed("HSIC", path, **OTHERS[what])
     assert path.read_bytes() == before
     assert identical(checkpointed("HSIC", path).net, checkpointed("HSIC", None).net)
+
+
+def test_a_checkpoint_of_an_older_version_is_refused_and_says_what_to_do(tmp_path):
+    path = tmp_path / "run"
+    stopped_at(10, "HSIC", path)
+    tensors, document = tensorfile.read(path, kind=checkpoint.KIND)
+    tensorfile.write(path, tensors, document | {"version": 1})
+    with pytest.raises(tensorfile.TensorFileError, match=r"version 2\. Got 1, of an older .*Remove it"):
+        checkpointed("HSIC", path)
 
 
 def test_other_weights_rows_set_aside_kinds_and_modules_are_other_calls(tmp_path):
@@ -820,14 +831,18 @@ SCRIPT = textwrap.dedent("""
     def model(name, path):
         if name == "held":
             training = Training(checkpoint=path, every=3)
-            return FRHSICClassifier(encoder=(8, 4), training=training, **SHARED), y > 0
+            return FRHSICClassifier(lam=1.0, encoder=(8, 4), training=training, **SHARED), y > 0
         if name == "adversary":
             training = Training(checkpoint=path)
-            return FRHSICRegressor(penalty=Penalty(Adversary((6,))), training=training, **SHARED), y
+            return FRHSICRegressor(lam=1.0, penalty=Penalty(Adversary((6,))), training=training, **SHARED), y
+        if name == "budget":
+            training = Training(checkpoint=path)
+            return FRHSICRegressor(budget=0.5, encoder=(8, 4), training=training, **SHARED), y + s
         torch.manual_seed(0)
         encoder = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 3))
         training = Training(checkpoint=path, patience=60, validation_fraction=0.3)
-        return FRHSICClassifier(encoder=encoder, early_stopping=True, training=training, **SHARED), y > 0
+        shared = SHARED | dict(lam=1.0, encoder=encoder, early_stopping=True)
+        return FRHSICClassifier(training=training, **shared), y > 0
 
     def fit(name, path):
         estimator, target = model(name, path)
@@ -857,11 +872,11 @@ SCRIPT = textwrap.dedent("""
         for name in names:
             forked(action, folder, name)
 """)
-SCENARIOS = ("held", "adversary", "module")
+SCENARIOS = ("held", "adversary", "module", "budget")
 
 
 def epochs_in(path):
-    return len(tensorfile.read(path, kind=checkpoint.KIND)[1]["history"]) if path.exists() else 0
+    return len(tensorfile.read(path, kind=checkpoint.KIND)[1]["histories"][0]) if path.exists() else 0
 
 
 def test_training_that_is_killed_goes_on_to_the_same_bits(tmp_path):

@@ -494,7 +494,7 @@ def test_a_penalty_of_which_all_is_skipped_has_no_gradient_but_can_be_added_to_a
         (lambda: Penalty(MutualInformation()), ValueError, "'dependence' must be differentiable. Got Mut"),
         (lambda: Penalty("hsic"), TypeError, "'dependence' must be a measure. Got str"),
         (lambda: Penalty(HSIC), TypeError, "'dependence' must be a measure. Got"),
-        (lambda: Penalty(HSIC(), on="z"), ValueError, "'on' must be 'representation' or 'prediction'"),
+        (lambda: Penalty(HSIC(), on="z"), ValueError, "'on' must be 'representation', 'prediction' or 'p"),
         (lambda: Penalty(HSIC(), given="s"), ValueError, "'given' must be None, 'y' or"),
         (lambda: Penalty(HSIC(), given=1), ValueError, "'given' must be None, 'y' or"),
         (lambda: Penalty(HSIC(), given={"s": 1}), ValueError, "'given' must be None, 'y' or"),
@@ -714,3 +714,46 @@ def test_a_penalty_computes_in_float32_under_mixed_precision(dtype):
         assert penalty(z, None, s).item() == expected
     rounded = z.to(dtype)
     assert penalty(rounded, None, s).item() == penalty(rounded.float(), None, s).item()
+
+
+# -- probabilities -------------------------------------------------------------------------------------
+
+
+def test_on_probability_is_the_hsic_of_what_a_classifier_makes_of_its_logits():
+    z, _, s, y, w = sample()
+    logits = 2.0 * z[:, :1]
+    p = torch.tensor([[1.0 / (1.0 + math.exp(-x))] for x in logits[:, 0].tolist()], dtype=torch.float64)
+    penalty = Penalty(HSIC(), on="probability")
+    for weights in (None, w):
+        actual = penalty(None, logits, s, y, weights).item()
+        assert actual == pytest.approx(naive_hsic(p, s, NAMES, ALL_ROWS, weights), **CLOSE)
+    assert actual != pytest.approx(Penalty(HSIC(), on="prediction")(None, logits, s, y, w).item(), rel=1e-3)
+    rows = []
+    for row in z.tolist():
+        powers = [math.exp(x) for x in row]
+        rows.append([x / sum(powers) for x in powers])
+    shares = torch.tensor(rows, dtype=torch.float64)
+    actual = penalty(None, z, s).item()
+    assert actual == pytest.approx(naive_hsic(shares, s, NAMES, ALL_ROWS), **CLOSE)
+
+
+def test_on_probability_within_levels_columns_and_stacks():
+    z, _, s, y, _ = sample(lead=(2,))
+    logits = z[..., :1]
+    penalty = Penalty(HSIC(), on="probability", given={"y": 0}, columns=["age", "sex"])
+    expected = [
+        sum(naive_hsic(x.sigmoid(), s, [name], rows_of(y, 0)) for name in ("age", "sex")) for x in logits
+    ]
+    np.testing.assert_allclose(penalty(None, logits, s, y).numpy(), expected, rtol=1e-10)
+    with pytest.raises(ValueError, match=r"'prediction' must be passed to a penalty on the probability"):
+        penalty(z, None, s, y)
+
+
+def test_gradients_of_a_penalty_on_probabilities_are_those_of_the_probabilities():
+    z, _, s, _, _ = sample()
+    logits = z[:, :1].clone().requires_grad_()
+    Penalty(HSIC(Gaussian(0.3)), on="probability")(None, logits, s).backward()
+    p = z[:, :1].sigmoid().requires_grad_()
+    HSIC(Gaussian(0.3))(p, s).backward()
+    chain = p.grad * p.detach() * (1.0 - p.detach())
+    torch.testing.assert_close(logits.grad, chain, rtol=1e-10, atol=1e-16)

@@ -455,7 +455,8 @@ def first_record(sample_weight=None, **settings):
     task = rare_task(SEED)
     X, y, s = task.X[:600], task.y[:600], task.s.values[:600, 0].numpy()
     w = None if sample_weight is None else np.where(y == 1, *sample_weight)
-    model = FRHSICClassifier(penalty=both(), epochs=1, batch_size=600, random_state=SEED, **settings)
+    settings |= {"lam": 1.0, "epochs": 1, "batch_size": 600, "random_state": SEED}
+    model = FRHSICClassifier(penalty=both(), **settings)
     return model.fit(X, y, sensitive_features=s, sample_weight=w).history_[0]
 
 

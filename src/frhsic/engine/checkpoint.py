@@ -44,6 +44,11 @@ class Checkpoint:
         if not self.path.exists():
             return None
         tensors, document = tensorfile.read(self.path, kind=KIND, finite=False)
+        if document["version"] != tensorfile.VERSION:
+            raise tensorfile.TensorFileError(
+                f"'checkpoint' must be of version {tensorfile.VERSION}. "
+                f"Got {document['version']}, of an older frhsic. Remove it to begin anew."
+            )
         found = document.get("fingerprint")
         if not isinstance(found, dict) or document.get("checksum") != _checksum(tensors):
             raise tensorfile.TensorFileError(

@@ -39,6 +39,147 @@ class Net(nn.Module):
         return z, self.head(z)
 
 
+class Stack(nn.Module):
+    """Nets of one architecture, evaluated together: x ``(n, p)`` -> z ``(m, n, d)`` -> ``(m, n, k)``.
+
+    Linear layers with activations between them become batched products; other modules are called one after
+    the other, so that every architecture may be stacked.
+
+    Parameters
+    ----------
+    nets : sequence of Net
+        Are copied.
+
+    Examples
+    --------
+    >>> nets = [make_net(3, 1, encoder=(8, 4)) for _ in range(2)]
+    >>> z, prediction = Stack(nets)(torch.zeros(5, 3))
+    >>> bool(torch.allclose(z[1], nets[1](torch.zeros(5, 3))[0]))
+    True
+    """
+
+    def __init__(self, nets: Sequence[Net]) -> None:
+        super().__init__()
+        self.encoder = _stacked([net.encoder for net in nets])
+        self.head = _stacked([net.head for net in nets])
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the representations and the predictions."""
+        z = self.encoder(x)
+        return z, self.head(z)
+
+    def nets(self) -> list[Net]:
+        """Return each net by itself, a copy."""
+        return [Net(*both) for both in zip(self.encoder.apart(), self.head.apart(), strict=True)]
+
+    def gradients(self) -> list[list[Tensor]]:
+        """Return the gradients of each net; changing them in place changes those of the stack."""
+        return [a + b for a, b in zip(self.encoder.gradients(), self.head.gradients(), strict=True)]
+
+
+class _Products(nn.Module):
+    """Linear layers and activations of m nets as batched products."""
+
+    def __init__(self, modules: Sequence[nn.Sequential]) -> None:
+        super().__init__()
+        self._like = [copy.deepcopy(modules[0])]  # in a list: its own parameters are not trained
+        self.count = len(modules)
+        states = [dict(module.named_parameters()) for module in modules]
+        self.names = list(states[0])
+        self.values = nn.ParameterList(
+            nn.Parameter(torch.stack([state[name].detach() for state in states])) for name in self.names
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what each net makes of x, ``(n, p)`` or ``(m, n, p)``: ``(m, n, d)``."""
+        values = iter(self.values)
+        for layer in self._like[0]:
+            if not isinstance(layer, nn.Linear):
+                x = layer(x)
+                continue
+            weight = next(values)  # (m, d, p)
+            bias = None if layer.bias is None else next(values)
+            if x.ndim == 2:
+                # One product for all nets while they share their rows.
+                wide = nn.functional.linear(x, weight.flatten(0, 1), None if bias is None else bias.flatten())
+                x = wide.unflatten(1, weight.shape[:2]).transpose(0, 1)
+            elif bias is None:
+                x = torch.bmm(x, weight.mT)
+            else:
+                x = torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
+        return x if x.ndim == 3 else x.expand(self.count, *x.shape)
+
+    def apart(self) -> list[nn.Module]:
+        """Return each module by itself, a copy."""
+        found: list[nn.Module] = []
+        for k in range(self.count):
+            module = copy.deepcopy(self._like[0])
+            for own, value in zip(module.parameters(), self.values, strict=True):
+                own.data = value.detach()[k].clone()
+            found.append(module)
+        return found
+
+    def gradients(self) -> list[list[Tensor]]:
+        """Return the gradients of each module, as views."""
+        known = [value.grad for value in self.values if value.grad is not None]
+        return [[grad[k] for grad in known] for k in range(self.count)]
+
+
+class _OneByOne(nn.Module):
+    """Any modules, called in turn."""
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.modules_ = nn.ModuleList(copy.deepcopy(module) for module in modules)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what each module makes of x, ``(n, p)`` or ``(m, n, p)``: ``(m, n, d)``."""
+        each = [x] * len(self.modules_) if x.ndim == 2 else x.unbind()
+        return torch.stack([module(part) for module, part in zip(self.modules_, each, strict=True)])
+
+    def apart(self) -> list[nn.Module]:
+        """Return each module by itself, a copy."""
+        return [copy.deepcopy(module) for module in self.modules_]
+
+    def gradients(self) -> list[list[Tensor]]:
+        """Return the gradients of each module."""
+        return [
+            [value.grad for value in module.parameters() if value.grad is not None]
+            for module in self.modules_
+        ]
+
+
+# What acts on each number by itself, without parameters or memory.
+_ACTIVATIONS = (
+    nn.SELU,
+    nn.ReLU,
+    nn.ELU,
+    nn.GELU,
+    nn.SiLU,
+    nn.Tanh,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.LeakyReLU,
+    nn.Identity,
+)
+
+
+def _stacked(modules: Sequence[nn.Module]) -> _Products | _OneByOne:
+    first = modules[0]
+    plain = (
+        type(first) is nn.Sequential
+        and all(type(layer) is nn.Linear or type(layer) in _ACTIVATIONS for layer in first)
+        and any(type(layer) is nn.Linear for layer in first)
+        and all(value.requires_grad for value in first.parameters())
+        # A layer that stands in two places has its parameters once.
+        and len(list(first.parameters())) == sum(len(list(layer.parameters())) for layer in first)
+        and not any(layer._forward_hooks or layer._forward_pre_hooks for layer in first.modules())
+    )
+    if plain:
+        return _Products([module for module in modules if isinstance(module, nn.Sequential)])
+    return _OneByOne(modules)
+
+
 def make_net(
     inputs: int,
     outputs: int,

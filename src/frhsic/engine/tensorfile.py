@@ -33,7 +33,7 @@ from frhsic.sources._whole import replacing
 
 __all__ = ["VERSION", "TensorFileError", "read", "write"]
 
-VERSION = 1
+VERSION = 2  # 2: budgets
 
 _MAX_HEADER = 4 * 2**20
 _MAX_TENSORS = 10_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import logging
 import math
@@ -11,7 +12,7 @@ import statistics
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +23,8 @@ from torch import Tensor, nn
 from frhsic.data import Label, Sensitive
 from frhsic.engine import checkpoint
 from frhsic.engine._progress import Progress
-from frhsic.engine.nets import Loss, Net
+from frhsic.engine.budget import FEASIBLE, Multipliers
+from frhsic.engine.nets import Loss, Net, Stack
 from frhsic.engine.tensorfile import TensorFileError
 from frhsic.penalty import MIN_ROWS, Penalty, PenaltySum, PenaltyValue
 
@@ -30,6 +32,7 @@ from frhsic.penalty import MIN_ROWS, Penalty, PenaltySum, PenaltyValue
 # larger), it will not come back. One batch alone may hold an outlier.
 _DIVERGED = 1e3
 _TUPLES = ("terms", "skipped", "validation_skipped")
+_MEASURED = 8_192  # rows on which the dependence is measured after every epoch, or more if they are cheap
 MIN_BATCH = 4  # the fewest rows for which every measure is defined
 
 
@@ -46,8 +49,9 @@ class Training:
 
     Parameters
     ----------
-    schedule : {"constant", "cosine"}, default="constant"
-        The learning rate over the epochs; "cosine" falls to zero.
+    schedule : {"auto", "constant", "cosine"}, default="auto"
+        The learning rate over the epochs; "cosine" falls to zero. "auto" is constant for a given strength, as
+        published, and cosine for a budget, which is met more closely the less the last epochs move.
     clip : float, optional
         The largest norm of the gradient; larger ones are scaled down.
     validation_fraction : float, default=0.1
@@ -68,11 +72,11 @@ class Training:
 
     Examples
     --------
-    >>> Training(every=20, scaling="minmax").schedule  # as published
-    'constant'
+    >>> Training(every=20, scaling="minmax").rate(0, 200)  # as published
+    1.0
     """
 
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: Literal["auto", "constant", "cosine"] = "auto"
     clip: float | None = None
     validation_fraction: float = 0.1
     patience: int = 10
@@ -82,7 +86,7 @@ class Training:
     checkpoint_every: int = 1
 
     def __post_init__(self) -> None:
-        _one_of("schedule", self.schedule, ("constant", "cosine"))
+        _one_of("schedule", self.schedule, ("auto", "constant", "cosine"))
         _one_of("scaling", self.scaling, ("standard", "minmax", "none"))
         clip: Any = self.clip
         if clip is not None and not (isinstance(clip, (int, float)) and 0 < clip < math.inf):
@@ -102,9 +106,10 @@ class Training:
                 f"'checkpoint' must be a path. Got {type(self.checkpoint).__name__}. Write 'run.checkpoint'."
             )
 
-    def rate(self, epoch: int, epochs: int) -> float:
+    def rate(self, epoch: int, epochs: int, *, budget: bool = False) -> float:
         """Return the factor of the learning rate in an epoch, counted from 0."""
-        return 1.0 if self.schedule == "constant" else 0.5 * (1.0 + math.cos(math.pi * epoch / epochs))
+        constant = self.schedule == "constant" or (self.schedule == "auto" and not budget)
+        return 1.0 if constant else 0.5 * (1.0 + math.cos(math.pi * epoch / epochs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +156,9 @@ class Rows:
 class Record:
     """One epoch: means over its batches, and the levels of y that were too small, with how many times.
 
-    ``terms`` are the values of the terms of the penalty before their factors.
+    ``terms`` are the values of the terms of the penalty before their factors. With a budget, ``penalty`` is
+    the debiased, scale-free dependence, ``relative`` its ratio to that of the unconstrained model in the same
+    epoch, and ``multiplier`` what the ratio was multiplied by in the last step.
     """
 
     epoch: int
@@ -164,6 +171,8 @@ class Record:
     validation_loss: float | None = None
     validation_penalty: float | None = None
     validation_skipped: tuple[tuple[Label, int], ...] = ()
+    relative: float | None = None
+    multiplier: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values."""
@@ -172,12 +181,17 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What training gives back: the net, the epochs, the penalty with its scales, the epoch kept."""
+    """What training gives back: the net, the epochs, the penalty with its scales, the epoch kept.
+
+    With a budget, ``relative`` is the dependence of the net over that of the unconstrained one, both on all
+    rows trained on.
+    """
 
     net: Net
     history: tuple[Record, ...]
     penalty: PenaltySum | None
     best_epoch: int
+    relative: float | None = None
 
 
 def train(
@@ -231,15 +245,48 @@ def train(
     >>> done.history[-1].loss < done.history[0].loss
     True
     """
-    if lam > 0 and penalty is None:
-        raise ValueError(f"'penalty' must be passed for lam = {lam:g}. Got None. Pass one, or lam=0.")
+    return run_all(
+        net,
+        loss,
+        rows,
+        lams=[lam],
+        penalty=penalty,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        training=training,
+        generator=generator,
+        validation=validation,
+    )[0]
+
+
+def run_all(
+    net: Net | Stack,
+    loss: Loss,
+    rows: Rows,
+    *,
+    lams: Sequence[float] | None = None,
+    budgets: Sequence[float] | None = None,
+    penalty: Penalty | PenaltySum | None,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    training: Training | None,
+    generator: torch.Generator,
+    validation: Rows | None,
+) -> list[Trained]:
+    """Train a net, or a stack of them with a strength each; see :func:`train` and ``train_path``."""
+    strongest = max(lams) if lams is not None else 1.0
+    if strongest > 0 and penalty is None:
+        raise ValueError(f"'penalty' must be passed for lam = {strongest:g}. Got None. Pass one, or lam=0.")
     with own_randomness(generator, rows.x.device):
         run = _Run(
             net,
             loss,
             rows,
-            lam,
-            penalty,
+            lams,
+            budgets,
+            penalty if strongest > 0 else None,
             epochs,
             batch_size,
             learning_rate,
@@ -275,14 +322,18 @@ def batches(n: int, batch_size: int, generator: torch.Generator | None) -> list[
 
 
 class _Run:
-    """One training, epoch by epoch."""
+    """One training, epoch by epoch, of a net or of a stack of nets that share their batches.
+
+    Values of a step have the shape of the stack, ``()`` for a net; lists have one entry for each net.
+    """
 
     def __init__(
         self,
-        net: Net,
+        net: Net | Stack,
         loss: Loss,
         rows: Rows,
-        lam: float,
+        lams: Sequence[float] | None,
+        budgets: Sequence[float] | None,
         penalty: Penalty | PenaltySum | None,
         epochs: int,
         batch_size: int,
@@ -292,24 +343,37 @@ class _Run:
         validation: Rows | None,
     ) -> None:
         self.net, self.loss, self.rows = net, loss, rows
-        self.lam, self.epochs, self.batch_size = lam, epochs, batch_size
+        self.lams, self.budgets, self.epochs, self.batch_size = lams, budgets, epochs, batch_size
         self.learning_rate, self.training, self.generator = learning_rate, training, generator
         self.validation = validation
-        self.history: list[Record] = []
-        self.best: tuple[int, float, dict[str, Tensor]] | None = None
-        self.first_loss: float | None = None
+        self.count = len(lams) if lams is not None else len(budgets or ()) + 1
+        self.histories: list[list[Record]] = [[] for _ in range(self.count)]
+        self.best: list[_Best | None] = [None] * self.count
+        self.first_losses: list[float] | None = None
         self.held: dict[str, Tensor] = {}  # what the scales of Z were last fixed on, for the checkpoint
         self.optimizer = torch.optim.Adam(net.parameters(), lr=learning_rate)
-        self.fixed_s = self._fixed_s(penalty)  # scales of S are numbers, those of Z still rules
+        # Drawn whether or not there is a penalty, so that every strength sees the same batches.
+        child = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
+        self.fixed_s = self._fixed_s(penalty, child)  # scales of S are numbers, those of Z still rules
         self.penalty = self.fixed_s
         critics = [] if self.fixed_s is None else list(self.fixed_s.parameters())
         self.critic = torch.optim.Adam(critics, lr=learning_rate, maximize=True) if critics else None
+        self.multipliers = None
+        self.lam: float | Tensor = 0.0
+        if budgets is not None:
+            steps = len(batches(len(rows), batch_size, None))
+            self.multipliers = Multipliers(budgets, steps, epochs, like=rows.x)
+            self.block = self._block()
+            order = torch.randperm(len(rows), generator=child)[: max(_MEASURED, self.block)]
+            self.judged = [order[part] for part in batches(len(order), self.block, None)]
+        elif lams is not None:
+            self.lam = lams[0] if isinstance(net, Net) else torch.tensor(lams).to(rows.x)
         self.file = None
         if training.checkpoint is not None:
             self.file = checkpoint.Checkpoint(Path(training.checkpoint), self._fingerprint(penalty))
 
-    def _fixed_s(self, penalty: Penalty | PenaltySum | None) -> PenaltySum | None:
-        if self.lam == 0 or penalty is None:
+    def _fixed_s(self, penalty: Penalty | PenaltySum | None, generator: torch.Generator) -> PenaltySum | None:
+        if penalty is None:
             return None
         if self.rows.s is None:
             raise ValueError(
@@ -317,55 +381,87 @@ class _Run:
             )
         z, prediction = self._encoded(self.rows)
         labels, weights = self.rows.labels, self.rows.weights
-        return penalty.calibrate(
-            z, prediction, self.rows.s, labels, self.generator, weights=weights, side="s"
-        )
+        return penalty.calibrate(z, prediction, self.rows.s, labels, generator, weights=weights, side="s")
 
     @torch.no_grad()
     def _encoded(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return z and the prediction for all rows, in pieces."""
         self.net.eval()
         pieces = [self.net(x) for x in rows.x.split(65_536)]
-        return torch.cat([z for z, _ in pieces]), torch.cat([prediction for _, prediction in pieces])
+        return torch.cat([z for z, _ in pieces], dim=-2), torch.cat([f for _, f in pieces], dim=-2)
 
-    def run(self) -> Trained:
-        """Train to the end, and return the net, with the best weights where rows were set aside."""
+    def run(self) -> list[Trained]:
+        """Train to the end, and return the nets, with the best weights where rows were set aside."""
         start = 0 if self.file is None else self._restore()
         steps = len(batches(len(self.rows), self.batch_size, None))
         with Progress("training", self.epochs * steps) as bar:
             bar.advance(start * steps)
             for epoch in range(start, self.epochs):
-                if self._stale():
+                if all(map(self._stale, range(self.count))):
                     break
-                record = self._epoch(epoch, bar)
+                stale = [self._stale(k) for k in range(self.count)]
+                records = self._epoch(epoch, bar)
                 if epoch == 0:
-                    self._tell_skipped(record, steps)
-                self.history.append(record)
-                _log.info("epoch %d: loss %.4g, penalty %s", epoch, record.loss, record.penalty)
+                    self._tell_skipped(records[0], steps)
+                for k, record in enumerate(records):
+                    if not stale[k]:
+                        self.histories[k].append(record)
+                        _log.info("epoch %d: loss %.4g, penalty %s", epoch, record.loss, record.penalty)
                 last = epoch == self.epochs - 1
                 if self.file is not None and not last and (epoch + 1) % self.training.checkpoint_every == 0:
                     self.file.write(*self._state())
         if self.file is not None:
             self.file.remove()
-        best_epoch = len(self.history) - 1
-        if self.best is not None:
-            best_epoch, _, weights = self.best
-            self.net.load_state_dict(weights)
-        self.net.eval()
-        return Trained(self.net, tuple(self.history), self.penalty, best_epoch)
+        return self._finished()
 
-    def _epoch(self, epoch: int, bar: Progress) -> Record:
+    def _finished(self) -> list[Trained]:
+        nets = [self.net] if isinstance(self.net, Net) else self.net.nets()
+        epochs = [len(history) - 1 for history in self.histories]
+        for k, best in enumerate(self.best):
+            if best is not None:
+                nets[k].load_state_dict(best.weights)
+                epochs[k] = best.epoch
+        self.net.eval()
+        for net in nets:
+            net.eval()
+        ratios: Sequence[float | None] = [None] * self.count
+        if self.budgets is not None:
+            blocks = batches(len(self.rows), self.block, torch.Generator().manual_seed(0))
+            ratios = _ratios(self._dependence(Stack(nets).eval(), blocks))
+        return [
+            Trained(net, tuple(self.histories[k]), self._penalty_of(k), epochs[k], ratios[k])
+            for k, net in enumerate(nets)
+        ]
+
+    def _penalty_of(self, k: int) -> PenaltySum | None:
+        """Return the penalty with the scales and the layers of one net of the stack."""
+        if self.fixed_s is None or isinstance(self.net, Net):
+            return self.penalty
+        own = copy.deepcopy(self.fixed_s)
+        for parameter in own.parameters():
+            parameter.data = parameter.data[k]
+        if not self.held:
+            return own
+        z, prediction = (self.held[name][k] for name in ("z", "prediction"))
+        rows = self.rows[self.held["rows"].to(self.rows.x.device)]
+        assert rows.s is not None  # noqa: S101
+        free = self.budgets is not None
+        return own.calibrate(
+            z, prediction, rows.s, rows.labels, weights=rows.weights, side="z", scale_free=free
+        )
+
+    def _epoch(self, epoch: int, bar: Progress) -> list[Record]:
         began = time.perf_counter()
-        rate = self.learning_rate * self.training.rate(epoch, self.epochs)
+        rate = self.learning_rate * self.training.rate(epoch, self.epochs, budget=self.budgets is not None)
         for optimizer in (self.optimizer, self.critic):
             for group in optimizer.param_groups if optimizer is not None else ():
                 group["lr"] = rate
         every = self.training.every
         hold = every is not None and epoch % every == 0
         self.net.train()
-        losses: list[float] = []
-        penalty_sum = 0.0
-        terms: list[float] = []
+        losses: list[list[float]] = []
+        totals: list[list[float]] = []
+        terms: list[list[list[float]]] = []
         skipped: Counter[Label] = Counter()
         parts = batches(len(self.rows), self.batch_size, self.generator)
         for number, index in enumerate(parts):
@@ -380,53 +476,113 @@ class _Run:
                 if self.critic is not None:
                     self._ascend(z, prediction, batch)
                 value = self._penalty_on(z, prediction, batch)
-                objective = torch.add(loss, value.total, alpha=self.lam)
-                values = [term.item() for term in value.values]
-                penalty_sum += value.total.item()
-                terms = [sum(pair) for pair in zip(terms, values, strict=True)] if terms else values
+                if self.multipliers is not None:
+                    objective = torch.addcmul(loss, self.multipliers.factors, value.total)
+                elif isinstance(self.lam, Tensor):
+                    objective = torch.addcmul(loss, self.lam, value.total)
+                else:
+                    objective = torch.add(loss, value.total, alpha=self.lam)
+                totals.append(_listed(value.total))
+                terms.append([_listed(term) for term in value.values])
                 skipped.update(label for label, _ in value.skipped)
-            loss_value = loss.item()
-            self._refuse_not_finite(loss_value, objective.item(), epoch, f"step {number}")
-            losses.append(loss_value)
+            losses.append(_listed(loss))
+            self._refuse_not_finite(losses[-1], _listed(objective), epoch, f"step {number}")
             self.optimizer.zero_grad()
-            objective.backward()
-            if self.training.clip is not None:
-                nn.utils.clip_grad_norm_(self.net.parameters(), self.training.clip)
+            objective.sum().backward()
+            self._clip()
             self.optimizer.step()
             bar.advance()
-        n = len(parts)
-        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.net.parameters()):
-            raise TrainingError(
-                f"Training stopped in epoch {epoch}: weights are no longer finite, though the loss was. "
-                f"Try a smaller learning_rate (now {self.learning_rate:g}) or another penalty."
-            )
+        self._refuse_weights_not_finite(epoch)
         self._refuse_runaway(losses, epoch)
-        aside: dict[str, Any] = {} if self.validation is None else self._validate(epoch)
-        return Record(
-            epoch=epoch,
-            loss=sum(losses) / n,
-            penalty=None if self.fixed_s is None else penalty_sum / n,
-            terms=tuple(term / n for term in terms),
-            skipped=tuple(sorted(skipped.items())),
-            learning_rate=rate,
-            seconds=time.perf_counter() - began,
-            **aside,
+        n = len(parts)
+        mean_total = [_mean(totals, k) if totals else None for k in range(self.count)]
+        relative, weight = self._measured()
+        aside = self._validate(epoch, relative) if self.validation is not None else [{}] * self.count
+        return [
+            Record(
+                epoch=epoch,
+                loss=_mean(losses, k),
+                penalty=mean_total[k],
+                terms=tuple(
+                    sum(step[j][k] for step in terms) / n for j in range(len(terms[0]) if terms else 0)
+                ),
+                skipped=tuple(sorted(skipped.items())),
+                learning_rate=rate,
+                seconds=time.perf_counter() - began,
+                relative=relative[k],
+                multiplier=weight[k],
+                **aside[k],
+            )
+            for k in range(self.count)
+        ]
+
+    def _block(self) -> int:
+        """Return the rows on which the dependence is measured at once."""
+        assert self.fixed_s is not None  # noqa: S101
+        z, prediction = self._encoded(self.rows[torch.arange(1)])
+        return min(
+            term.dependence.cheap_rows((z if term.on == "representation" else prediction).shape[-1])
+            for _, term in self.fixed_s.pairs
         )
+
+    @torch.no_grad()
+    def _measured(self) -> tuple[list[float | None], list[float | None]]:
+        """Measure every net, move the multipliers, and return both, with a budget."""
+        if self.multipliers is None:
+            return [None] * self.count, [None] * self.count
+        self.net.eval()
+        value = self._dependence(self.net, self.judged)
+        self.multipliers.update(value)
+        return _ratios(value), list(self.multipliers.values)
+
+    @torch.no_grad()
+    def _dependence(self, net: nn.Module, parts: Sequence[Tensor]) -> Tensor:
+        """Return the dependence of each net of a stack on rows in blocks, always with the same pairings."""
+        total: Any = 0.0
+        fixed = torch.Generator().manual_seed(0)
+        for index in parts:
+            batch = self.rows[index.to(self.rows.x.device)]
+            z, prediction = net(batch.x)
+            total = total + self._penalty_on(z, prediction, batch, fixed).total.double() * len(index)
+        return total / sum(map(len, parts))
+
+    def _clip(self) -> None:
+        most = self.training.clip
+        if most is None:
+            return
+        if isinstance(self.net, Net):
+            nn.utils.clip_grad_norm_(self.net.parameters(), most)
+            return
+        for gradients in self.net.gradients():
+            norm = nn.utils.get_total_norm(gradients)
+            for gradient in gradients:
+                gradient.mul_((most / (norm + 1e-6)).clamp_max(1.0))
 
     def _mean_loss(self, prediction: Tensor, batch: Rows) -> Tensor:
         each = self.loss(prediction, batch.y)
         weights = batch.weights if batch.loss_weights is None else batch.loss_weights
-        return each.mean() if weights is None else (each * weights).mean()
+        return each.mean(dim=-1) if weights is None else (each * weights).mean(dim=-1)
 
-    def _penalty_on(self, z: Tensor, prediction: Tensor, batch: Rows) -> PenaltyValue:
+    def _penalty_on(
+        self, z: Tensor, prediction: Tensor, batch: Rows, generator: torch.Generator | None = None
+    ) -> PenaltyValue:
         assert self.penalty is not None and batch.s is not None  # noqa: S101, PT018
+        if self.budgets is not None:
+            generator = self.generator if generator is None else generator
+            return self.penalty.excess(z, prediction, batch.s, batch.labels, batch.weights, generator)
         return self.penalty.evaluate(z, prediction, batch.s, batch.labels, batch.weights)
 
     def _hold(self, z: Tensor, prediction: Tensor, batch: Rows) -> None:
         """Fix the scales of Z on these rows until told otherwise."""
         assert self.fixed_s is not None and batch.s is not None  # noqa: S101, PT018
         self.penalty = self.fixed_s.calibrate(
-            z.detach(), prediction.detach(), batch.s, batch.labels, weights=batch.weights, side="z"
+            z.detach(),
+            prediction.detach(),
+            batch.s,
+            batch.labels,
+            weights=batch.weights,
+            side="z",
+            scale_free=self.budgets is not None,
         )
 
     def _ascend(self, z: Tensor, prediction: Tensor, batch: Rows) -> None:
@@ -434,23 +590,34 @@ class _Run:
         total = self._penalty_on(z.detach(), prediction.detach(), batch).total
         if total.requires_grad:  # not where every level of y was too small
             self.critic.zero_grad()
-            total.backward()
+            total.sum().backward()
             self.critic.step()
 
-    def _refuse_not_finite(self, loss: float, objective: float, epoch: int, where: str) -> None:
-        if math.isfinite(objective):
-            return
-        what = "loss" if not math.isfinite(loss) else "penalty"
-        raise self._stopped(epoch, where, f"the {what} is {loss if what == 'loss' else objective:g}")
+    def _refuse_not_finite(
+        self, losses: list[float], objectives: list[float], epoch: int, where: str
+    ) -> None:
+        for k, (loss, objective) in enumerate(zip(losses, objectives, strict=True)):
+            if math.isfinite(objective):
+                continue
+            what = "loss" if not math.isfinite(loss) else "penalty"
+            raise self._stopped(epoch, where, f"the {what} is {loss if what == 'loss' else objective:g}", k)
 
-    def _refuse_runaway(self, losses: list[float], epoch: int) -> None:
-        if self.first_loss is None:
-            self.first_loss = losses[0]
-        typical = statistics.median(losses)
-        if typical > _DIVERGED * max(1.0, self.first_loss):
-            raise self._stopped(
-                epoch, f"step {len(losses) - 1}", f"the loss is {typical:g} and began at {self.first_loss:g}"
+    def _refuse_weights_not_finite(self, epoch: int) -> None:
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.net.parameters()):
+            raise TrainingError(
+                f"Training stopped in epoch {epoch}: weights are no longer finite, though the loss was. "
+                f"Try a smaller learning_rate (now {self.learning_rate:g}) or another penalty."
             )
+
+    def _refuse_runaway(self, losses: list[list[float]], epoch: int) -> None:
+        if self.first_losses is None:
+            self.first_losses = losses[0]
+        for k, first in enumerate(self.first_losses):
+            typical = statistics.median(step[k] for step in losses)
+            if typical > _DIVERGED * max(1.0, first):
+                raise self._stopped(
+                    epoch, f"step {len(losses) - 1}", f"the loss is {typical:g} and began at {first:g}", k
+                )
 
     def _tell_skipped(self, record: Record, steps: int) -> None:
         """Say at once when a level of y is too rare for the batches."""
@@ -468,29 +635,35 @@ class _Run:
             raise ValueError(says)
         warnings.warn(says, stacklevel=2)
 
-    def _stopped(self, epoch: int, where: str, why: str) -> TrainingError:
+    def _stopped(self, epoch: int, where: str, why: str, k: int) -> TrainingError:
+        cure = "."
+        if self.budgets is not None and k > 0:
+            cure = f" or a larger budget (now {self.budgets[k - 1]:g})."
+        elif self.lams is not None and self.lams[k] > 0:
+            cure = f" or a smaller lam (now {self.lams[k]:g})."
         return TrainingError(
             f"Training stopped in epoch {epoch}, {where}: {why}. "
-            f"Try a smaller learning_rate (now {self.learning_rate:g}), training=Training(clip=1.0)"
-            + (f" or a smaller lam (now {self.lam:g})." if self.fixed_s is not None else ".")
+            f"Try a smaller learning_rate (now {self.learning_rate:g}), training=Training(clip=1.0){cure}"
         )
 
     @torch.no_grad()
-    def _validate(self, epoch: int) -> dict[str, Any]:
-        """Return loss and penalty on the rows set aside, and keep the weights if they are the best so far."""
+    def _validate(self, epoch: int, relative: list[float | None]) -> list[dict[str, Any]]:
+        """Return loss and penalty on the rows set aside, and keep the weights that are the best so far."""
         assert self.validation is not None  # noqa: S101
         self.net.eval()
-        loss = penalty = 0.0
+        losses, penalties = [0.0] * self.count, [0.0] * self.count
         skipped: Counter[Label] = Counter()
         parts = batches(len(self.validation), self.batch_size, None)
         for index in parts:
             batch = self.validation[index.to(self.validation.x.device)]
             z, prediction = self.net(batch.x)
             share = len(index) / len(self.validation)
-            loss += share * self._mean_loss(prediction, batch).item()
+            for k, loss in enumerate(_listed(self._mean_loss(prediction, batch))):
+                losses[k] += share * loss
             if self.fixed_s is not None:
                 value = self._penalty_on(z, prediction, batch)
-                penalty += share * value.total.item()
+                for k, penalty in enumerate(_listed(value.total)):
+                    penalties[k] += share * penalty
                 skipped.update(label for label, _ in value.skipped)
         if self.fixed_s is not None and skipped.total() == len(parts) * len(self.fixed_s.terms):
             raise ValueError(
@@ -498,19 +671,37 @@ class _Run:
                 "few of each, so that early stopping would not see it. Set more rows aside, or do not stop "
                 "early."
             )
-        objective = loss + self.lam * penalty
-        self._refuse_not_finite(loss, objective, epoch, "on the rows set aside")
-        if self.best is None or objective < self.best[1]:
-            weights = {name: value.clone() for name, value in self.net.state_dict().items()}
-            self.best = epoch, objective, weights
-        return {
-            "validation_loss": loss,
-            "validation_penalty": None if self.fixed_s is None else penalty,
-            "validation_skipped": tuple(sorted(skipped.items())),
-        }
+        stale = [self._stale(k) for k in range(self.count)]
+        nets: list[Net] = []
+        for k, (loss, penalty) in enumerate(zip(losses, penalties, strict=True)):
+            rank = self._rank(k, loss, penalty, relative[k])
+            self._refuse_not_finite([loss], [rank[1]], epoch, "on the rows set aside")
+            best = self.best[k]
+            if not stale[k] and (best is None or rank < best.rank):
+                nets = [self.net] if isinstance(self.net, Net) else nets or self.net.nets()
+                weights = {name: value.clone() for name, value in nets[k].state_dict().items()}
+                self.best[k] = _Best(epoch, rank, weights)
+        return [
+            {
+                "validation_loss": losses[k],
+                "validation_penalty": None if self.fixed_s is None else penalties[k],
+                "validation_skipped": tuple(sorted(skipped.items())),
+            }
+            for k in range(self.count)
+        ]
 
-    def _stale(self) -> bool:
-        return self.best is not None and len(self.history) - 1 - self.best[0] >= self.training.patience
+    def _rank(self, k: int, loss: float, penalty: float, relative: float | None) -> tuple[int, float]:
+        """Return what early stopping minimises: within the budget the loss, before that the excess."""
+        if self.budgets is None:
+            return 0, loss + (self.lams or [0.0])[k] * penalty
+        if k == 0 or relative is None or relative <= FEASIBLE * self.budgets[k - 1]:
+            return 0, loss
+        return 1, relative
+
+    def _stale(self, k: int) -> bool:
+        best = self.best[k]
+        waited = best is not None and len(self.histories[k]) - 1 - best.epoch >= self.training.patience
+        return waited and best is not None and best.rank[0] == 0
 
     def _fingerprint(self, penalty: Penalty | PenaltySum | None) -> dict[str, Any]:
         """Return all that must be the same for a checkpoint to be of this run."""
@@ -524,8 +715,9 @@ class _Run:
             if tensor is not None
         ] + [part.s.values for part in rows if part.s is not None]
         return {
-            "lam": self.lam,
-            "penalty": repr(penalty) if self.lam else None,
+            "lam": None if self.lams is None else list(self.lams),
+            "budget": None if self.budgets is None else list(self.budgets),
+            "penalty": None if penalty is None else repr(penalty),
             "epochs": self.epochs,
             "batch_size": self.batch_size,
             "learning_rate": self.learning_rate,
@@ -553,12 +745,15 @@ class _Run:
         tensors |= {"random.batches": self.generator.get_state(), "random.modules": torch.get_rng_state()}
         if self.rows.x.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.rows.x.device)
-        best = None
-        if self.best is not None:
-            best = [self.best[0], self.best[1]]
-            tensors |= {f"best.{name}": value for name, value in self.best[2].items()}
-        history = [record.to_dict() for record in self.history]
-        return tensors, {"history": history, "best": best, "first_loss": self.first_loss}
+        if self.multipliers is not None:
+            tensors |= {f"multipliers.{name}": value for name, value in self.multipliers.state().items()}
+        best = []
+        for k, found in enumerate(self.best):
+            best.append(None if found is None else [found.epoch, *found.rank])
+            if found is not None:
+                tensors |= {f"best.{k}.{name}": value for name, value in found.weights.items()}
+        histories = [[record.to_dict() for record in history] for history in self.histories]
+        return tensors, {"histories": histories, "best": best, "first_losses": self.first_losses}
 
     def _restore(self) -> int:
         """Go back to the checkpoint, if there is one, and return the epoch to go on with."""
@@ -598,15 +793,47 @@ class _Run:
         torch.set_rng_state(grouped["random"]["modules"])
         if self.rows.x.device.type == "cuda":
             torch.cuda.set_rng_state(grouped["random"]["cuda"], self.rows.x.device)
-        self.history = [
-            Record(**{**record, **{name: _tuples(record[name]) for name in _TUPLES}})
-            for record in document["history"]
+        if self.multipliers is not None:
+            self.multipliers.restore(grouped["multipliers"])
+        self.histories = [
+            [Record(**{**record, **{name: _tuples(record[name]) for name in _TUPLES}}) for record in history]
+            for history in document["histories"]
         ]
-        if document["best"] is not None:
-            epoch, objective = document["best"]
-            self.best = epoch, objective, grouped["best"]
-        self.first_loss = document["first_loss"]
-        return len(self.history)
+        for k, found in enumerate(document["best"]):
+            if found is not None:
+                own = {
+                    name.partition(".")[2]: value
+                    for name, value in grouped["best"].items()
+                    if name.partition(".")[0] == str(k)
+                }
+                self.best[k] = _Best(found[0], (found[1], found[2]), own)
+        self.first_losses = document["first_losses"]
+        return max(map(len, self.histories))
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """The epoch that early stopping would give back, its rank (the smallest is the best) and its weights."""
+
+    epoch: int
+    rank: tuple[int, float]
+    weights: dict[str, Tensor]
+
+
+def _listed(values: Tensor) -> list[float]:
+    """Return the numbers of a step, one for each net."""
+    return [values.item()] if values.ndim == 0 else values.tolist()
+
+
+def _ratios(dependence: Tensor) -> list[float | None]:
+    """Return the dependence of each net over that of the first; None where that one has none."""
+    if not bool(dependence[0] > 0):
+        return [None] * len(dependence)
+    return [float(value / dependence[0]) for value in dependence]
+
+
+def _mean(steps: list[list[float]], k: int) -> float:
+    return sum(step[k] for step in steps) / len(steps)
 
 
 def _tuples(found: list[Any]) -> tuple[Any, ...]:

@@ -6,9 +6,11 @@ import contextlib
 import copy
 import math
 import numbers
+import warnings
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -21,7 +23,9 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     RegressorMixin,
     TransformerMixin,
+    clone,
 )
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -40,13 +44,16 @@ from frhsic.engine.nets import (
     make_net,
     squared_error,
 )
-from frhsic.engine.train import MIN_BATCH, Rows, Training, own_randomness, train
+from frhsic.engine.path import train_path
+from frhsic.engine.train import MIN_BATCH, Rows, Trained, Training, own_randomness, train
 from frhsic.estimators._scaling import Rule, Scaling, fit_sensitive
 from frhsic.kernels import Gaussian
-from frhsic.penalty import Penalty, PenaltySum, default_penalty
+from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty
 
 _CHUNK = 65_536  # rows that a prediction holds at a time
 _MOST_CATEGORIES = 100
+_MET = 1.15  # times its budget: what a model may have without a warning
+_BUDGET = 0.1  # where neither a budget nor a lambda is given
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +102,34 @@ class _Scalings:
         return Rows(self.x.apply(rows.x), y, s, weights, loss_weights, rows.labels)
 
 
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What a fit was given, checked: rows to train on, rows set aside, and how to train."""
+
+    problem: _Problem
+    columns: BaseEstimator
+    rows: Rows
+    validation: Rows | None
+    penalty: Penalty | PenaltySum
+    generator: torch.Generator
+    training: Training
+    device: torch.device
+
+
+class _Call(TypedDict):
+    """What every kind of training is called with."""
+
+    loss: Loss
+    rows: Rows
+    penalty: Penalty | PenaltySum
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    training: Training
+    generator: torch.Generator
+    validation: Rows | None
+
+
 class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """What the three estimators share: the door, the scaling, the training, the representation."""
 
@@ -105,7 +140,8 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def __init__(
         self,
         *,
-        lam: float = 1.0,
+        budget: float | None = None,
+        lam: float | None = None,
         penalty: Penalty | PenaltySum | None = None,
         encoder: Sequence[int] | nn.Module = (50, 50),
         epochs: int = 200,
@@ -117,6 +153,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         warm_start: bool = False,
         training: Training | None = None,
     ) -> None:
+        self.budget = budget
         self.lam = lam
         self.penalty = penalty
         self.encoder = encoder
@@ -151,10 +188,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return torch.cat(done)
 
     def _check_parameters(self) -> None:
-        if not _is_number(self.lam) or not 0 <= self.lam < math.inf:
-            raise ValueError(
-                f"'lam' must be a non-negative number. Got {self.lam!r}. Pass 0 to train without a penalty."
-            )
+        self._check_strength()
         if self.penalty is not None and not isinstance(self.penalty, (Penalty, PenaltySum)):
             raise TypeError(
                 f"'penalty' must be a Penalty or None. Got {type(self.penalty).__name__}. "
@@ -169,7 +203,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
                 raise ValueError(f"'{name}' must be a whole number from 1. Got {value!r}. Try {usual}.")
-        if self.lam > 0 and self.batch_size < MIN_BATCH:
+        if self._penalised and self.batch_size < MIN_BATCH:
             raise ValueError(
                 f"'batch_size' must be at least {MIN_BATCH} with a penalty. Got {self.batch_size}. Try 256."
             )
@@ -193,10 +227,37 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 f"Got {type(self.random_state).__name__}. Pass random_state=0."
             )
 
-    def _read_sensitive(self, sensitive_features: Any, n: int) -> Sensitive | None:
-        if self.lam > 0 and n < MIN_BATCH:
+    def _check_strength(self) -> None:
+        if self.budget is not None and self.lam is not None:
             raise ValueError(
-                f"'X' must have at least {MIN_BATCH} rows for lam = {self.lam:g}. "
+                "'budget' must be None where 'lam' is given. "
+                f"Got budget={self.budget!r} and lam={self.lam!r}. Leave one of them out."
+            )
+        if self.lam is not None and (not _is_number(self.lam) or not 0 <= self.lam < math.inf):
+            raise ValueError(
+                f"'lam' must be a non-negative number. Got {self.lam!r}. Pass 0 to train without a penalty."
+            )
+        if self.budget is not None and (not _is_number(self.budget) or not 0 < self.budget <= 1):
+            raise ValueError(
+                "'budget' must lie above 0 and be at most 1: a share of the dependence of the unconstrained "
+                f"model. Got {self.budget!r}. Try 0.1, or lam=0 to train without a penalty."
+            )
+
+    @property
+    def _penalised(self) -> bool:
+        return self.lam is None or self.lam > 0
+
+    @property
+    def _strength(self) -> str:
+        """The strength as one would write it."""
+        if self.lam is not None:
+            return f"lam = {self.lam:g}"
+        return f"budget = {_BUDGET if self.budget is None else self.budget:g}"
+
+    def _read_sensitive(self, sensitive_features: Any, n: int) -> Sensitive | None:
+        if self._penalised and n < MIN_BATCH:
+            raise ValueError(
+                f"'X' must have at least {MIN_BATCH} rows for {self._strength}. "
                 f"Got {n} sample{'s' if n > 1 else ''}. Pass more rows."
             )
         if isinstance(sensitive_features, Sensitive):
@@ -207,25 +268,45 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 )
             return sensitive_features
         if sensitive_features is not None:
-            s = to_sensitive(sensitive_features, n_rows=n, min_rows=1, allow_constant=self.lam == 0)
-            if self.lam > 0:
+            s = to_sensitive(sensitive_features, n_rows=n, min_rows=1, allow_constant=not self._penalised)
+            if self._penalised:
                 _refuse_many_categories(s)
             return s
-        if self.lam == 0:
+        if not self._penalised:
             return None
         raise ValueError(
-            f"'sensitive_features' must be passed to fit for lam = {self.lam:g}. Got None. Pass them, or set "
+            f"'sensitive_features' must be passed to fit for {self._strength}. Got None. Pass them, or set "
             "lam=0. Inside a Pipeline or a search, first call "
             "sklearn.set_config(enable_metadata_routing=True)."
         )
 
-    def _fit(self, X: Any, x: Tensor, problem: _Problem, sensitive_features: Any, sample_weight: Any) -> None:
-        """Scale, train, and keep what was learned once all of it is there."""
-        _refuse_other_order(X, sensitive_features)
+    @abstractmethod
+    def _problem(self, x: Tensor, y: Any, sample_weight: Any) -> _Problem:
+        """Return the target, the loss and the layers of the head."""
+
+    def _fit(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> Self:
+        """Train one net at the strength that was asked for, and keep what was learned."""
+        self._check_parameters()
+        task = self._task(X, y, sensitive_features, sample_weight)
+        with own_randomness(task.generator, task.device):
+            net, scaling = self._start(task)
+            if self.lam is None:
+                budget = _BUDGET if self.budget is None else float(self.budget)
+                done = self._path(task, net, scaling, budgets=[budget])[1]
+                _tell_missed(done, budget)
+            else:
+                done = train(net, **self._call(task, scaling), lam=float(self.lam))
+        self._keep(task, scaling, done)
+        return self
+
+    def _task(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> _Task:
+        """Let everything through the door, and set rows aside."""
+        x = _read(X)
+        problem = self._problem(x, y, sample_weight)
+        refuse_other_order(X, sensitive_features)
         # The names of columns are read apart: a fit that fails must leave what an earlier one learned.
         columns = BaseEstimator()
         validate_data(columns, X, skip_check_array=True, reset=True)
-        training = self.training or Training()
         rows = self._rows(x, problem, sensitive_features, sample_weight)
         generator = to_generator(self.random_state)
         if generator.device.type != "cpu":
@@ -233,55 +314,82 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 f"'random_state' must be a generator on the CPU. Got one on {generator.device}. "
                 "Pass an integer."
             )
+        training = self.training or Training()
         validation = None
         if self.early_stopping:
-            least = MIN_BATCH if self.lam > 0 else 2
+            least = MIN_BATCH if self._penalised else 2
             rows, validation = _split(rows, training.validation_fraction, least, generator)
-        device = torch.device(self.device)
         penalty = self._penalty(problem, rows, validation)
-        with own_randomness(generator, device):
-            if self.warm_start and "encoder_" in vars(self):
-                self._check_again(x.shape[1], problem)
-                net, scaling = self._net_again(), self._scalings_again(rows, training.scaling)
-            else:
-                net = make_net(
-                    x.shape[1],
-                    problem.outputs,
-                    encoder=self.encoder,
-                    head=problem.head,
-                    generator=generator,
-                )
-                scaling = _Scalings.fit(rows, problem, training.scaling)
-            net.to(device=device, dtype=torch.float32)
-            done = train(
-                net,
-                problem.loss,
-                scaling.apply(rows).to(device, torch.float32),
-                lam=float(self.lam),
-                penalty=penalty,
-                epochs=int(self.epochs),
-                batch_size=int(self.batch_size),
-                learning_rate=float(self.learning_rate),
-                training=training,
-                generator=generator,
-                validation=None
-                if validation is None
-                else scaling.apply(validation).to(device, torch.float32),
+        device = torch.device(self.device)
+        return _Task(problem, columns, rows, validation, penalty, generator, training, device)
+
+    def _start(self, task: _Task) -> tuple[Net, _Scalings]:
+        """Return the net to begin with and the scales that it sees rows through."""
+        inputs = task.rows.x.shape[1]
+        if self.warm_start and "encoder_" in vars(self):
+            self._check_again(inputs, task.problem)
+            net, scaling = self._net_again(), self._scalings_again(task.rows, task.training.scaling)
+        else:
+            net = make_net(
+                inputs,
+                task.problem.outputs,
+                encoder=self.encoder,
+                head=task.problem.head,
+                generator=task.generator,
             )
+            scaling = _Scalings.fit(task.rows, task.problem, task.training.scaling)
+        return net.to(device=task.device, dtype=torch.float32), scaling
+
+    def _call(self, task: _Task, scaling: _Scalings) -> _Call:
+        """Return what every kind of training is called with."""
+        rows, validation = (
+            None if part is None else scaling.apply(part).to(task.device, torch.float32)
+            for part in (task.rows, task.validation)
+        )
+        assert rows is not None  # noqa: S101
+        return {
+            "loss": task.problem.loss,
+            "rows": rows,
+            "penalty": task.penalty,
+            "epochs": int(self.epochs),
+            "batch_size": int(self.batch_size),
+            "learning_rate": float(self.learning_rate),
+            "training": task.training,
+            "generator": task.generator,
+            "validation": validation,
+        }
+
+    def _path(
+        self,
+        task: _Task,
+        net: Net,
+        scaling: _Scalings,
+        *,
+        lams: Sequence[float] | None = None,
+        budgets: Sequence[float] | None = None,
+    ) -> list[Trained]:
+        return train_path(net, **self._call(task, scaling), lams=lams, budgets=budgets)
+
+    def _keep(self, task: _Task, scaling: _Scalings, done: Trained) -> None:
+        """Keep what was learned, once all of it is there."""
+        problem, rows = task.problem, task.rows
         trained = done.net.to(device="cpu", dtype=torch.float64).requires_grad_(False)
-        width = encoded_width(trained.encoder, x.shape[1])
+        width = encoded_width(trained.encoder, rows.x.shape[1])
         self.__dict__.pop("feature_names_in_", None)
-        self.__dict__.update(columns.__dict__)
+        self.__dict__.update(task.columns.__dict__)
         self.encoder_, self.head_ = trained.encoder, trained.head
         self._n_features_out = width
         self.scaling_x_, self.scaling_s_ = scaling.x, scaling.s
         self.scaling_y_ = None if problem.y is None else scaling.y
         self.sensitive_names_ = None if rows.s is None else rows.s.names
         self.sensitive_kinds_ = None if rows.s is None else rows.s.kinds
-        self.penalty_ = penalty if done.penalty is None else done.penalty
+        self.penalty_ = task.penalty if done.penalty is None else done.penalty
         self.history_ = [_record(record.to_dict(), problem.classes) for record in done.history]
         self.n_iter_ = len(done.history)
         self.best_epoch_ = done.best_epoch
+        self.relative_dependence_ = done.relative
+        if problem.classes is not None and problem.y is not None:
+            self.classes_ = problem.classes
 
     def _rows(self, x: Tensor, problem: _Problem, sensitive_features: Any, sample_weight: Any) -> Rows:
         n = len(x)
@@ -292,7 +400,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if weights is not None and bool((weights == 0).any()):
             rows = rows[(weights > 0).nonzero().squeeze(-1)]  # such rows are not there
             varies = rows.s is None or bool((rows.s.values != rows.s.values[0]).any(dim=0).all())
-            if self.lam > 0 and not varies:
+            if self._penalised and not varies:
                 raise ValueError(
                     "'sensitive_features' must vary among the rows of positive weight. Got a single value. "
                     "Give weight to rows in which it differs."
@@ -309,15 +417,25 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             # No weighted unbiased estimator is derived.
             estimator: Estimator = "unbiased" if rows.weights is None else "biased"
             names = None if rows.s is None or len(rows.s.names) == 1 else rows.s.names
-            if problem.y is not None:
-                return default_penalty(estimator, names)
-            least = min(len(part) for part in (rows, validation) if part is not None)
-            return _code_penalty(estimator, names, self.encoder, min(least, int(self.batch_size)))
+            if problem.y is None:
+                least = min(len(part) for part in (rows, validation) if part is not None)
+                return _code_penalty(
+                    estimator, names, self.encoder, min(least, int(self.batch_size)), self.lam is None
+                )
+            if self.lam is None:
+                return budget_penalty(estimator, names, classes=problem.classes is not None)
+            return default_penalty(estimator, names)
         penalty = copy.deepcopy(self.penalty)
+        other = problem.classes is None or problem.y is None
+        if self._penalised and other and any(term.on == "probability" for _, term in penalty._pairs()):
+            raise ValueError(
+                "'penalty' must not be on probabilities where none are predicted. Got on='probability'. "
+                "Use on='prediction', or a classifier."
+            )
         if problem.classes is not None:
             codes = {label: float(code) for code, label in enumerate(problem.classes.tolist())}
             return penalty.relabel(codes)
-        if penalty.needs_y and self.lam > 0:
+        if penalty.needs_y and self._penalised:
             raise ValueError(
                 "'penalty' must not be given levels of y where y is not a class. Got one that is. "
                 "Leave 'given' out."
@@ -367,17 +485,23 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
     """A classifier whose representation is trained to depend less on continuous sensitive attributes.
 
-    A network z = h(x), f(z) minimises the cross-entropy plus ``lam`` times a dependence of z (or of the
-    logits) on S: equation ``frhsic_objective`` of the paper. ``predict`` and ``transform`` never need S.
+    A network z = h(x), f(z) minimises the cross-entropy subject to a budget for the dependence of its score
+    (or of z) on S, or the cross-entropy plus ``lam`` times that dependence: equation ``frhsic_objective`` of
+    the paper. ``predict`` and ``transform`` never need S.
 
     Parameters
     ----------
-    lam : float, default=1.0
-        The strength of the penalty. Only at 0 may ``fit`` go without ``sensitive_features``. It is not
-        comparable between penalties or data.
+    budget : float, optional
+        The dependence that may be left, as a share of that of an unconstrained model, which is trained along.
+        0.1 where neither a budget nor ``lam`` is given.
+    lam : float, optional
+        Instead of a budget: the strength of the penalty, which is not comparable between penalties or data.
+        Only at 0 may ``fit`` go without ``sensitive_features``.
     penalty : Penalty, optional
         The dependence to lower, with the fairness notion. ``fit`` copies it into ``penalty_``. Labels in
-        ``given={"y": label}`` are classes as they stand in y.
+        ``given={"y": label}`` are classes as they stand in y. None is, with a budget, normalised HSIC of the
+        probabilities (of the prediction of a regression); with ``lam``, HSIC of the prediction under a linear
+        kernel plus HSIC of Z under a scale-free Gaussian one.
     encoder : sequence of int or torch.nn.Module, default=(50, 50)
         Widths of the layers, the last one that of Z, or a module from ``(n, p)`` to ``(n, d)``.
     epochs : int, default=200
@@ -385,8 +509,9 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
     learning_rate : float, default=1e-3
         Of Adam.
     early_stopping : bool, default=False
-        Set rows aside and keep the weights of the epoch with the least loss + lam * penalty on them; see
-        ``Training`` for how many rows and how long to wait.
+        Set rows aside and keep the weights of the epoch with the least loss + lam * penalty on them, or, with
+        a budget, of the one with the least loss among those within it; see ``Training`` for how many rows and
+        how long to wait.
     class_weight : None, "balanced" or dict, default=None
         Weights of the classes in the loss, not in the penalty.
     random_state : None, int or generator, default=None
@@ -406,6 +531,9 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
         ``Training(every=...)`` left them at the last epoch, classes as codes.
     history_ : list of dict
         One record for each epoch; ``skipped`` counts the batches in which a level of y was too small.
+    relative_dependence_ : float or None
+        With a budget: the dependence over that of the unconstrained model, on the rows trained on. A budget
+        missed by more than 15 % is a ConvergenceWarning.
     best_epoch_, n_iter_ : int
     scaling_x_, scaling_s_ : Scaling
 
@@ -429,7 +557,8 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        lam: float = 1.0,
+        budget: float | None = None,
+        lam: float | None = None,
         penalty: Penalty | PenaltySum | None = None,
         encoder: Sequence[int] | nn.Module = (50, 50),
         epochs: int = 200,
@@ -443,6 +572,7 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
         training: Training | None = None,
     ) -> None:
         super().__init__(
+            budget=budget,
             lam=lam,
             penalty=penalty,
             encoder=encoder,
@@ -472,8 +602,9 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
         sample_weight : array of shape (n,), optional
             In the loss and in the penalty. Rows of weight zero are left out.
         """
-        self._check_parameters()
-        x = _read(X)
+        return self._fit(X, y, sensitive_features, sample_weight)
+
+    def _problem(self, x: Tensor, y: Any, sample_weight: Any) -> _Problem:
         classes, codes = _classes(self, y, len(x))
         if len(classes) < 2:
             raise ValueError(
@@ -482,7 +613,7 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
         binary = len(classes) == 2
         labels = torch.from_numpy(codes)
         weights = to_weights(sample_weight, n_rows=len(x))
-        problem = _Problem(
+        return _Problem(
             y=labels.double() if binary else labels,
             loss=binary_cross_entropy if binary else cross_entropy,
             outputs=1 if binary else len(classes),
@@ -490,9 +621,6 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
             classes=classes,
             class_weights=_class_weights(self.class_weight, classes, codes, weights),
         )
-        self._fit(X, x, problem, sensitive_features, sample_weight)
-        self.classes_ = classes
-        return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the logits: ``(n,)`` of the second class, or ``(n, k)`` for k > 2 classes."""
@@ -515,13 +643,13 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
 class FRHSICRegressor(RegressorMixin, _Adapter):  # type: ignore[misc]
     """A regression whose representation is trained to depend less on continuous sensitive attributes.
 
-    The squared error of the scaled target plus ``lam`` times the penalty is minimised; everything else is as
-    for :class:`FRHSICClassifier`. ``Training(scaling=...)`` says how the target is scaled (and with it what
-    ``lam`` means); predictions come in the units of y.
+    The squared error of the scaled target is minimised within a budget, or plus ``lam`` times the penalty;
+    all else is as for :class:`FRHSICClassifier`. ``Training(scaling=...)`` says how the target is scaled
+    (and with it what ``lam`` means); predictions come in the units of y.
 
     Parameters
     ----------
-    lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, random_state, device, \
+    budget, lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, random_state, device, \
 warm_start, training
         See :class:`FRHSICClassifier`. The penalty may not be given levels of y.
 
@@ -546,11 +674,10 @@ warm_start, training
         sensitive_features : array or frame of shape (n,) or (n, q), optional
         sample_weight : array of shape (n,), optional
         """
-        self._check_parameters()
-        x = _read(X)
-        target = to_vector(_column(self, y), n_rows=len(x))
-        self._fit(X, x, _Problem(target, squared_error, 1), sensitive_features, sample_weight)
-        return self
+        return self._fit(X, y, sensitive_features, sample_weight)
+
+    def _problem(self, x: Tensor, y: Any, sample_weight: Any) -> _Problem:  # noqa: ARG002
+        return _Problem(to_vector(_column(self, y), n_rows=len(x)), squared_error, 1)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the prediction of each row, ``(n,)``."""
@@ -562,12 +689,13 @@ warm_start, training
 class FRHSICEncoder(_Adapter):
     """A representation from which X can be rebuilt and that depends less on sensitive attributes.
 
-    The mean squared error of the rebuilt, scaled columns plus ``lam`` times the penalty is minimised; no
-    target is needed. For a representation that serves a known target use ``FRHSICClassifier(...).transform``.
+    The mean squared error of the rebuilt, scaled columns is minimised within a budget, or plus ``lam`` times
+    the penalty; no target is needed. For a representation that serves a known target use
+    ``FRHSICClassifier(...).transform``.
 
     Parameters
     ----------
-    lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, random_state, device, \
+    budget, lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, random_state, device, \
 warm_start, training
         See :class:`FRHSICClassifier`. The decoder has the layers of the encoder in reverse (one linear layer
         for an encoder that is a module). ``on="prediction"`` is what is rebuilt. The default penalty is HSIC
@@ -579,7 +707,7 @@ warm_start, training
     >>> import numpy as np
     >>> s = np.linspace(-1, 1, 300)
     >>> X = np.column_stack([s, np.sin(9 * s)])
-    >>> FRHSICEncoder(encoder=(8, 2), epochs=2).fit_transform(X, sensitive_features=s).shape
+    >>> FRHSICEncoder(lam=1.0, encoder=(8, 2), epochs=2).fit_transform(X, sensitive_features=s).shape
     (300, 2)
     """
 
@@ -596,16 +724,15 @@ warm_start, training
         sensitive_features : array or frame of shape (n,) or (n, q), optional
         sample_weight : array of shape (n,), optional
         """
-        self._check_parameters()
-        x = _read(X)
+        return self._fit(X, y, sensitive_features, sample_weight)
+
+    def _problem(self, x: Tensor, y: Any, sample_weight: Any) -> _Problem:  # noqa: ARG002
         labels = classes = None
         if self.penalty is not None and self.penalty.needs_y:
             classes, codes = _classes(self, y, len(x))
             labels = torch.from_numpy(codes)
         widths = () if isinstance(self.encoder, nn.Module) else tuple(self.encoder)
-        problem = _Problem(None, squared_error, x.shape[1], widths[-2::-1], labels, classes)
-        self._fit(X, x, problem, sensitive_features, sample_weight)
-        return self
+        return _Problem(None, squared_error, x.shape[1], widths[-2::-1], labels, classes)
 
     def score(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> float:  # noqa: ARG002
         """Return minus the mean squared error of the rebuilt, scaled columns.
@@ -621,6 +748,88 @@ warm_start, training
         errors = (rebuilt - self.scaling_x_.apply(_read(X))).square().mean(dim=1)
         weights = to_weights(sample_weight, n_rows=len(errors))
         return -float(errors.mean() if weights is None else weights @ errors / weights.sum())
+
+
+Model = TypeVar("Model", FRHSICClassifier, FRHSICRegressor, FRHSICEncoder)
+
+
+def fit_path(
+    estimator: Model,
+    X: Any,
+    y: Any = None,
+    *,
+    lams: Sequence[float] | None = None,
+    budgets: Sequence[float] | None = None,
+    sensitive_features: Any = None,
+    sample_weight: Any = None,
+) -> list[Model]:
+    """Return one fitted copy of an estimator for each strength, trained in one stacked pass.
+
+    All copies start from the same weights and see the same batches; each becomes what ``fit`` would have made
+    of it with the same ``random_state`` (but for rounding, and for modules that draw random numbers, such as
+    dropout). Nine take a third to a half of the time of nine fits.
+
+    Parameters
+    ----------
+    estimator : FRHSICClassifier, FRHSICRegressor or FRHSICEncoder
+        Its ``lam`` and ``budget`` are not read.
+    X, y, sensitive_features, sample_weight
+        As for ``fit``.
+    lams : sequence of float, optional
+        Strengths of the penalty; 0 is no penalty.
+    budgets : sequence of float, optional
+        Shares of the dependence of the unconstrained model, which comes first in what is returned, with ``lam
+        = 0``: one model more than budgets.
+
+    Examples
+    --------
+    >>> from frhsic.datasets import make_u_shaped
+    >>> task = make_u_shaped(300, random_state=0)
+    >>> models = fit_path(FRHSICClassifier(epochs=2), task.data, task.target, budgets=[0.5, 0.1],
+    ...                   sensitive_features=task.sensitive_features)
+    >>> [model.budget for model in models]
+    [None, 0.5, 0.1]
+    """
+    if not isinstance(estimator, _Adapter):
+        raise TypeError(
+            "'estimator' must be a FRHSICClassifier, FRHSICRegressor or FRHSICEncoder. "
+            f"Got {type(estimator).__name__}. Fit the earlier steps of a Pipeline first."
+        )
+    lams, budgets = _strengths(lams, "lams"), _strengths(budgets, "budgets")
+    if (lams is None) == (budgets is None) or not (lams or budgets):
+        raise ValueError(
+            "'lams' or 'budgets' must be given, one of them and not empty. Got both, or neither. "
+            "Write budgets=[0.5, 0.1]."
+        )
+    settings: list[tuple[float | None, float | None]] = [(lam, None) for lam in lams or ()]
+    if budgets is not None:
+        settings = [(0.0, None)] + [(None, budget) for budget in budgets]
+    models = [clone(estimator).set_params(lam=lam, budget=budget) for lam, budget in settings]
+    for model in models:
+        model._check_parameters()
+    # The strongest speaks for all where it matters whether there is a penalty at all.
+    first = max(models, key=lambda model: (model.lam is None, model.lam or 0.0))
+    if estimator.warm_start:
+        first.__dict__.update({name: value for name, value in vars(estimator).items() if name.endswith("_")})
+    task = first._task(X, y, sensitive_features, sample_weight)
+    with own_randomness(task.generator, task.device):
+        net, scaling = first._start(task)
+        lams, budgets = (None if part is None else list(map(float, part)) for part in (lams, budgets))
+        path = first._path(task, net, scaling, lams=lams, budgets=budgets)
+    for model, done in zip(models, path, strict=True):
+        model._keep(task, scaling, done)
+    return models
+
+
+def _strengths(values: Any, name: str) -> list[float] | None:
+    """Return a list, also of an array; each number is checked where it is set."""
+    if values is None:
+        return None
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if not isinstance(values, Sequence) or isinstance(values, str) or any(value is None for value in values):
+        raise TypeError(f"'{name}' must be a sequence of numbers. Got {values!r}. Write {name}=[0.5, 0.1].")
+    return list(values)
 
 
 def _read(X: Any) -> Tensor:
@@ -648,7 +857,7 @@ def _read(X: Any) -> Tensor:
     return to_matrix(X)
 
 
-def _refuse_other_order(X: Any, sensitive_features: Any) -> None:
+def refuse_other_order(X: Any, sensitive_features: Any) -> None:
     """Refuse frames whose indices hold the same labels in another order: S would belong to other rows."""
     natives = (nw.from_native(part, pass_through=True, allow_series=True) for part in (X, sensitive_features))
     frames = [part for part in natives if isinstance(part, (nw.DataFrame, nw.Series))]
@@ -674,14 +883,19 @@ def _refuse_many_categories(s: Sensitive) -> None:
 
 
 def _code_penalty(
-    estimator: Estimator, columns: Sequence[str] | None, encoder: Sequence[int] | nn.Module, n: int
+    estimator: Estimator,
+    columns: Sequence[str] | None,
+    encoder: Sequence[int] | nn.Module,
+    n: int,
+    normalized: bool,
 ) -> Penalty:
     """Return the default of the encoder: everything about Z, whitened where batches of n rows allow it.
 
     The decoder undoes any linear map of Z, so that only a kernel blind to such maps holds it to its word.
     """
     whiten = not isinstance(encoder, nn.Module) and n >= 2 * (tuple(encoder)[-1] + 2)
-    return Penalty(HSIC(Gaussian("scale-free", whiten=whiten), estimator=estimator), columns=columns)
+    measure = HSIC(Gaussian("scale-free", whiten=whiten), estimator=estimator, normalized=normalized)
+    return Penalty(measure, columns=columns)
 
 
 def _split(rows: Rows, fraction: float, least: int, generator: torch.Generator) -> tuple[Rows, Rows]:
@@ -780,6 +994,24 @@ def _record(record: dict[str, Any], classes: NDArray[Any] | None) -> dict[str, A
         for key in ("skipped", "validation_skipped"):
             record[key] = tuple((names[int(code)], count) for code, count in record[key])
     return record
+
+
+def _tell_missed(done: Trained, budget: float) -> None:
+    """Warn where the dependence that is left is not what was asked for."""
+    if done.relative is None:
+        warnings.warn(
+            "The unconstrained model shows no dependence on these rows: a share of it means nothing. "
+            "Pass lam=0.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    elif done.relative > _MET * budget:
+        warnings.warn(
+            f"The model has {done.relative:.3g} of the dependence of the unconstrained one, above its budget "
+            f"of {budget:g}. Train for more epochs, with larger batches, or allow a larger budget.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
 
 def _is_number(value: object) -> bool:

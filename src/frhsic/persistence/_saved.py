@@ -257,6 +257,7 @@ def _fitted(estimator: Model) -> dict[str, Any]:
         "sensitive": sensitive,
         "n_iter": int(estimator.n_iter_),
         "best_epoch": int(estimator.best_epoch_),
+        "relative_dependence": _plain(estimator.relative_dependence_),
         "history": history,
         "output": _output(estimator),
     }
@@ -342,6 +343,11 @@ def _fields(value: Any, where: str, names: Iterable[str]) -> dict[str, Any]:
 
 def _restore(tensors: dict[str, Tensor], document: dict[str, Any], encoder: nn.Module | None) -> Any:
     names = ("format", "version", "versions", "pipeline", "estimator", "architecture", "fitted")
+    if document["version"] != tensorfile.VERSION:
+        raise TensorFileError(
+            f"'path' must hold a model of version {tensorfile.VERSION}. Got {document['version']}, which an "
+            "older frhsic wrote. Load it with that one, or fit the model again and save it."
+        )
     top = _fields(document, "document", names)
     versions = top["versions"]
     good = type(versions) is dict and all(type(version) is str for version in versions.values())
@@ -376,7 +382,7 @@ def _restore(tensors: dict[str, Tensor], document: dict[str, Any], encoder: nn.M
 
 def _restore_fitted(estimator: Any, plain: Any, head: tuple[int, ...]) -> None:
     names = ("n_features_in", "feature_names_in", "classes", "sensitive", "n_iter", "best_epoch", "history")
-    fitted = _fields(plain, "fitted", (*names, "output"))
+    fitted = _fields(plain, "fitted", (*names, "relative_dependence", "output"))
     p = estimator.n_features_in_ = _value(fitted["n_features_in"], int, "n_features_in")
     columns = _value(fitted["feature_names_in"], tuple[str, ...] | None, "feature_names_in")
     if columns is not None:
@@ -401,6 +407,8 @@ def _restore_fitted(estimator: Any, plain: Any, head: tuple[int, ...]) -> None:
         _demand(good, "hold distinct 'sensitive' names with a kind each", "others")
     estimator.n_iter_ = _value(fitted["n_iter"], int, "n_iter")
     estimator.best_epoch_ = _value(fitted["best_epoch"], int, "best_epoch")
+    relative = _value(fitted["relative_dependence"], float | None, "relative_dependence")
+    estimator.relative_dependence_ = relative
     _demand(type(fitted["history"]) is list, "hold a list as 'history'", "something else")
     hints = typing.get_type_hints(Record)
     records = [_fields(record, "history", hints) for record in fitted["history"]]
