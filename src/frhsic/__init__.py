@@ -27,6 +27,7 @@ from frhsic.engine import Training
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
 from frhsic.penalty import Penalty
 from frhsic.persistence import load, save
+from frhsic.selection import FrontierSearch
 
 __version__ = "0.1.0.dev0"
 
@@ -40,6 +41,7 @@ __all__ = [
     "FRHSICClassifier",
     "FRHSICEncoder",
     "FRHSICRegressor",
+    "FrontierSearch",
     "KernelHGR",
     "MutualInformation",
     "Penalty",

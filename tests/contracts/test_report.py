@@ -608,10 +608,66 @@ def test_a_profile_marks_exactly_the_points_above_chance() -> None:
     assert not [one for one in below.get_lines() if one.get_linewidth() == 3]
 
 
-def test_a_frontier_goes_from_the_weakest_penalty_to_the_strongest(certificate: Certificate) -> None:
-    ax = drawn(certificate)["plot_frontier"](None)
-    assert list(ax.get_lines()[0].get_xdata()) == [0.06, 0.05, 0.01]
-    assert list(line(ax, "upper confidence limit").get_xdata()) == [0.07, 0.02]
+SWEEP = [
+    Point(0.0, 0.85, 0.06, lower=0.05, upper=0.07),
+    Point(2.0, 0.84, 0.04, lower=0.03, upper=0.06, budget=0.5),
+    Point(5.0, 0.83, 0.05, budget=0.2),
+    Point(10.0, 0.80, 0.01, upper=0.02, budget=0.1),
+]
+
+
+def test_a_frontier_has_steps_along_its_front_up_to_the_greatest_dependence() -> None:
+    steps = line(plot_frontier(SWEEP), "beaten by none")
+    assert list(steps.get_xdata()) == [0.01, 0.04, 0.06, 0.06]
+    assert list(steps.get_ydata()) == [0.80, 0.84, 0.85, 0.85]
+    assert steps.get_drawstyle() == "steps-post"
+    beaten = [*SWEEP, Point(1.0, 0.7, 0.1)]
+    assert list(line(plot_frontier(beaten), "beaten by none").get_xdata())[-1] == 0.1
+
+
+def test_a_frontier_marks_the_unconstrained_model_and_the_chosen_one() -> None:
+    ax = plot_frontier(SWEEP, chosen=3)
+    assert list(line(ax, "models").get_xdata()) == [0.04, 0.05, 0.01]
+    assert list(line(ax, "unconstrained").get_xdata()) == [0.06]
+    assert (line(ax, "chosen").get_xdata()[0], line(ax, "chosen").get_ydata()[0]) == (0.01, 0.80)
+    labels = [text.get_text() for text in plot_frontier(SWEEP[1:]).get_legend().get_texts()]
+    assert "unconstrained" not in labels
+    assert "chosen" not in labels
+    for chosen in (4, -1):
+        with pytest.raises(ValueError, match=rf"'chosen' must be an index below 4 or None. Got {chosen}."):
+            plot_frontier(SWEEP, chosen=chosen)
+
+
+def test_bars_of_a_frontier_are_the_limits_of_the_points() -> None:
+    """From the point itself where there is no lower limit; none without limits."""
+    ((bars,),) = (ax.containers for ax in [plot_frontier(SWEEP)])
+    ends = [[float(x) for x in segment[:, 0]] for segment in bars.lines[2][0].get_segments()]
+    assert ends == [pytest.approx([0.05, 0.07]), pytest.approx([0.03, 0.06]), pytest.approx([0.01, 0.02])]
+    assert not plot_frontier([Point(1.0, 0.8, 0.1)]).containers
+
+
+def test_models_of_a_frontier_are_labelled_by_budget_or_by_strength() -> None:
+    assert [text.get_text() for text in plot_frontier(SWEEP).texts] == ["50 %", "20 %", "10 %"]
+    lams = [Point(0.5, 0.8, 0.1), Point(100.0, 0.7, 0.0)]
+    assert [text.get_text() for text in plot_frontier(lams).texts] == ["0.5", "100"]
+
+
+def test_labels_of_a_crowded_frontier_hide_no_other() -> None:
+    """A label that would is left out; those that stay do not overlap, as drawn."""
+    rng = np.random.default_rng(0)
+    points = [Point(float(i + 1), 0.8 + 0.002 * rng.normal(), 0.05 + 0.002 * rng.normal()) for i in range(60)]
+    ax = plot_frontier(points)
+    ax.figure.canvas.draw()
+    boxes = [text.get_window_extent().padded(-2.0) for text in ax.texts]
+    assert 10 < len(boxes) < 60
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_axes_of_a_frontier_say_what_they_hold() -> None:
+    ax = plot_frontier(SWEEP, dependence="GDP in $ on age", performance="accuracy")
+    assert ax.get_xlabel() == r"GDP in \$ on age (less is to the left)"
+    assert ax.get_ylabel() == "accuracy"
+    ax.figure.canvas.draw()
 
 
 def test_a_null_distribution_holds_every_draw_and_the_observed_value() -> None:

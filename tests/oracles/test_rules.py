@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from frhsic.inference._results import EquivalenceResult, TestResult
-from frhsic.selection import Point, first_not_rejected, last_equivalent
+from frhsic.selection import (
+    Point,
+    first_not_rejected,
+    knee,
+    last_equivalent,
+    lowest_dependence,
+    lowest_dependence_within,
+    matched_point,
+    pareto_front,
+)
 
 
 def point(strength, p, dependence=0.01, tolerance=0.05, performance=0.8):
@@ -164,3 +173,97 @@ def test_point_is_frozen_and_goes_to_a_dictionary():
     assert document["strength"] == 1.0
     assert document["test"]["pvalue"] == 0.5
     assert "dependence 0.01." in str(p)
+
+
+def test_points_say_their_strength_in_words():
+    assert str(Point(0.0, 0.8, 0.1)).startswith("Unconstrained: performance 0.8")
+    assert str(Point(20.0, 0.8, 0.1, budget=0.05)).startswith("Budget 5 %: performance 0.8")
+
+
+# ---- rules that look at performance and dependence -------------------------------------------------------
+
+
+def lattice(seed, count=300):
+    """Random sweeps on a coarse lattice, with ties in everything but the strength."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        size = rng.integers(1, 8)
+        values = zip(
+            rng.permutation(size).astype(float),
+            0.7 + 0.01 * rng.integers(0, 12, size),
+            0.01 * rng.integers(0, 9, size),
+            strict=True,
+        )
+        yield [Point(*value) for value in values]
+
+
+def test_lowest_dependence_is_the_lowest_and_the_better_of_equals():
+    for points in lattice(0):
+        chosen = points[lowest_dependence(points)]
+        assert chosen.dependence == min(p.dependence for p in points)
+        assert chosen.performance == max(p.performance for p in points if p.dependence == chosen.dependence)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.01, 0.1])
+def test_lowest_dependence_within_is_matched_to_the_weakest_penalty(tolerance):
+    moved = 0
+    for points in lattice(1):
+        weakest = min(points, key=lambda p: p.strength)
+        chosen = lowest_dependence_within(points, tolerance=tolerance)
+        assert chosen == matched_point(points, weakest, tolerance=tolerance)
+        assert points[chosen].performance >= weakest.performance * (1.0 - tolerance)
+        moved += points[chosen] is not weakest
+    assert moved > 100
+
+
+def test_lowest_dependence_within_takes_the_weakest_where_all_others_lose_too_much():
+    points = [Point(10.0, 0.7, 0.0), Point(1.0, 0.8, 0.05), Point(0.0, 0.85, 0.1)]
+    assert lowest_dependence_within(points) == 2
+    assert lowest_dependence_within(points[:2]) == 1
+    errors = [Point(0.0, -2.0, 0.1), Point(1.0, -2.02, 0.05), Point(9.0, -2.03, 0.0)]
+    assert lowest_dependence_within(errors) == 1
+
+
+def test_a_knee_by_hand():
+    """Scaled: (0, 0), (.2, .5), (.5, .75), (1, 1); .3 above the chord, then .25."""
+    points = [Point(0.0, 0.9, 0.10), Point(1.0, 0.85, 0.05), Point(2.0, 0.8, 0.02), Point(3.0, 0.7, 0.0)]
+    assert knee(points) == 2
+    beaten = Point(4.0, 0.7, 0.2)
+    assert knee([beaten, *points]) == 3
+
+
+def test_the_knee_is_furthest_from_the_chord_in_the_plane():
+    """Scaled, what is left of each point after its projection on the chord, negative below it."""
+    inner = 0
+    for points in lattice(2):
+        front = pareto_front(points)
+        z = np.array([[points[i].dependence, points[i].performance] for i in front])
+        if len(front) > 2:
+            z = (z - z[0]) / (z[-1] - z[0])
+            chord = np.array([1.0, 1.0]) / np.sqrt(2.0)
+            left = z - np.outer(z @ chord, chord)
+            height = np.sign(left[:, 1]) * np.linalg.norm(left, axis=1)
+            assert height[front.index(knee(points))] == pytest.approx(height.max())
+            inner += knee(points) not in (front[0], front[-1])
+    assert inner > 20
+
+
+def test_without_a_knee_the_lower_dependence_is_taken():
+    low, middle, high = Point(9.0, 0.70, 0.0), Point(1.0, 0.72, 0.05), Point(0.0, 0.80, 0.1)
+    assert knee([high]) == 0
+    assert knee([high, low]) == 1
+    assert knee([high, middle, low]) == 2  # the middle is below the chord
+
+
+def test_the_scale_of_either_axis_moves_no_knee():
+    for points in lattice(3, count=100):
+        scaled = [Point(p.strength, 64.0 * p.performance - 8.0, 0.25 * p.dependence) for p in points]
+        assert knee(scaled) == knee(points)
+
+
+@pytest.mark.parametrize("rule", [knee, lowest_dependence, lowest_dependence_within])
+def test_rules_of_the_front_refuse_what_cannot_be_compared(rule):
+    with pytest.raises(ValueError, match=r"'points' must hold at least one model\. Got none\. Train"):
+        rule([])
+    with pytest.raises(ValueError, match=r"'points' must have a finite .* Got nan and 0\.1 at index 1\."):
+        rule([Point(0.0, 0.8, 0.1), Point(1.0, math.nan, 0.1)])

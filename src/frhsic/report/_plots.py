@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from frhsic.auditing import Representation
 from frhsic.inference import Certificate, Curve, Profile, TestResult
 from frhsic.report._text import shown
-from frhsic.selection import Point
+from frhsic.selection import Point, pareto_front
 
 try:
     from matplotlib.axes import Axes
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.patheffects import withStroke
     from matplotlib.ticker import MaxNLocator
 except ImportError as error:
     raise ImportError(
@@ -139,14 +141,27 @@ def plot_profile(profile: Profile, *, labels: Sequence[str] = (), ax: Axes | Non
     return ax
 
 
-def plot_frontier(points: Sequence[Point], *, ax: Axes | None = None) -> Axes:
-    """Draw the models of a sweep: performance against dependence, from the weakest penalty to the strongest.
+def plot_frontier(
+    points: Sequence[Point],
+    *,
+    chosen: int | None = None,
+    dependence: str = "dependence",
+    performance: str = "performance",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the models of a sweep, performance against dependence, and the front of those that none beats.
 
-    Bars reach to the upper confidence limit of each model by itself, where there is one.
+    Numbers beside the models are their budgets in percent, or the strengths of their penalties. Bars are the
+    confidence intervals of each model by itself, where there are some. The front is drawn in steps: between
+    two models there is none.
 
     Parameters
     ----------
     points : sequence of Point
+    chosen : int, optional
+        The model to mark, such as ``best_index_`` of a search.
+    dependence, performance : str
+        What the axes hold.
     ax : Axes, optional
         None makes a figure.
 
@@ -156,31 +171,76 @@ def plot_frontier(points: Sequence[Point], *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
-    >>> plot_frontier([Point(1.0, 0.82, 0.05), Point(10.0, 0.80, 0.01)]).get_ylabel()
-    'performance'
+    >>> points = [Point(0.0, 0.85, 0.07), Point(10.0, 0.83, 0.01, budget=0.1)]
+    >>> plot_frontier(points, chosen=1, performance="accuracy").get_ylabel()
+    'accuracy'
     """
     if not points:
         raise ValueError("'points' must hold at least one Point. Got none. Pass the models of a sweep.")
-    ax = _axes(ax)
-    ordered = sorted(points, key=lambda point: point.strength)
-    x = [point.dependence for point in ordered]
-    y = [point.performance for point in ordered]
-    ax.plot(x, y, color=MAIN, linewidth=1.2, marker="o", label="models, by strength")
-    limits = [(p.dependence, p.upper, p.performance) for p in ordered if p.upper is not None]
-    if limits:
-        low, high, at = zip(*limits, strict=True)
-        ax.hlines(at, low, high, color=MAIN, alpha=0.45, linewidth=1.2)
-        ax.plot(high, at, "|", color=MAIN, markersize=9, linestyle="none", label="upper confidence limit")
-    for point in (ordered[0], ordered[-1]) if len(ordered) > 1 else ordered:
-        ax.annotate(
-            f"strength {point.strength:g}",
-            (point.dependence, point.performance),
-            xytext=(6, 7),
-            textcoords="offset points",
-            fontsize="small",
+    if chosen is not None and chosen not in range(len(points)):
+        raise ValueError(
+            f"'chosen' must be an index below {len(points)} or None. Got {chosen!r}. Pass best_index_."
         )
-    ax.margins(x=0.14, y=0.14)
-    ax.set(xlabel="dependence (less is to the left)", ylabel="performance")
+    ax = _axes(ax)
+    front = [points[index] for index in pareto_front(points)]
+    barred = [(point, *_limits(point)) for point in points if point.upper is not None]
+    if barred:
+        ax.errorbar(
+            [point.dependence for point, _, _ in barred],
+            [point.performance for point, _, _ in barred],
+            xerr=np.transpose(
+                [[point.dependence - low, high - point.dependence] for point, low, high in barred]
+            ),
+            fmt="none",
+            ecolor=MAIN,
+            elinewidth=1.0,
+            capsize=2.5,
+            alpha=0.45,
+            label="interval of each model",
+        )
+    # To the right of its last model the front goes on: whoever accepts more dependence may still take that.
+    ax.step(
+        [*(point.dependence for point in front), max(point.dependence for point in points)],
+        [*(point.performance for point in front), front[-1].performance],
+        where="post",
+        color=MAIN,
+        linewidth=1.6,
+        label="beaten by none",
+        zorder=2.2,
+    )
+    for label, marker, fill, kind in (
+        ("models", "o", MAIN, [p for p in points if p.strength != 0]),
+        ("unconstrained", "s", CHANCE, [p for p in points if p.strength == 0]),
+    ):
+        if kind:
+            x, y = [point.dependence for point in kind], [point.performance for point in kind]
+            # A white edge keeps neighbours apart.
+            ax.plot(
+                x,
+                y,
+                marker,
+                color=fill,
+                markersize=6.5,
+                markeredgecolor="white",
+                markeredgewidth=0.8,
+                label=label,
+                zorder=2.4,
+            )
+    if chosen is not None:
+        ax.plot(
+            points[chosen].dependence,
+            points[chosen].performance,
+            "o",
+            color=SECOND,
+            markersize=13,
+            fillstyle="none",
+            markeredgewidth=1.8,
+            label="chosen",
+            zorder=2.6,
+        )
+    ax.margins(x=0.08, y=0.12)
+    ax.set(xlabel=f"{_plain(dependence)} (less is to the left)", ylabel=_plain(performance))
+    _label_points(ax, points)
     _legend(ax)
     return ax
 
@@ -403,6 +463,65 @@ def _legend(ax: Axes) -> None:
         borderpad=0.2,
         columnspacing=1.4,
     )
+
+
+def _limits(point: Point) -> tuple[float, float]:
+    """Return the ends of a point's bar: from the point itself where it has no lower limit."""
+    low = point.dependence if point.lower is None else min(point.lower, point.dependence)
+    return low, point.dependence if point.upper is None else max(point.upper, point.dependence)
+
+
+# Where a label may stand beside its point, in points of type. A front comes from below, leaves to the right.
+_SIDES = ((0.0, 8.0, "center"), (0.0, -17.0, "center"), (-8.0, -4.0, "right"), (8.0, -4.0, "left"))
+
+
+def _label_points(ax: Axes, points: Sequence[Point]) -> None:
+    """Write the strength beside each model, on the first side where it hides neither model nor label.
+
+    A label without such a side is left out.
+    """
+    ax.autoscale_view()  # limits are worked out late, and are needed here
+    height = FontProperties(size="small").get_size_in_points()
+    box = ax.get_position()
+    inches = ax.get_figure(root=True).get_size_inches()  # type: ignore[union-attr]
+    # In points of type from the corner of the axes; a layout may still move that, but hardly its scale.
+    scale = 72.0 * inches * (box.width, box.height)
+    places = scale * ax.transLimits.transform([(point.dependence, point.performance) for point in points])
+    taken = [_Box(x - 5, y - 5, x + 5, y + 5) for x, y in places]
+    for point, (x, y) in zip(points, places, strict=True):
+        if point.strength == 0:
+            continue  # the legend says it
+        text = f"{100.0 * point.budget:g} %" if point.budget is not None else f"{point.strength:g}"
+        width = 0.62 * height * len(text)
+        for dx, dy, side in _SIDES:
+            left = x + dx - {"center": width / 2, "left": 0.0, "right": width}[side]
+            here = _Box(left, y + dy, left + width, y + dy + height)
+            if not any(here.hides(other) for other in taken):
+                taken.append(here)
+                ax.annotate(
+                    text,
+                    (point.dependence, point.performance),
+                    xytext=(dx, dy),
+                    textcoords="offset points",
+                    ha=side,
+                    fontsize="small",
+                    path_effects=[withStroke(linewidth=2.5, foreground=ax.get_facecolor())],
+                )
+                break
+
+
+class _Box(NamedTuple):
+    """A rectangle by its left, lower, right and upper edge."""
+
+    left: float
+    low: float
+    right: float
+    high: float
+
+    def hides(self, other: _Box) -> bool:
+        """Whether the two have an area in common."""
+        across = self.left < other.right and other.left < self.right
+        return across and self.low < other.high and other.low < self.high
 
 
 def _ordered(points: Sequence[float], *columns: Sequence[float]) -> list[NDArray[np.float64]]:

@@ -1,5 +1,25 @@
 """Choose the strength of a penalty from models judged on held-out rows."""
 
-from frhsic.selection._rules import Point, first_not_rejected, last_equivalent
+from frhsic.selection._front import matched_point, naup, pareto_front
+from frhsic.selection._point import Point
+from frhsic.selection._rules import (
+    first_not_rejected,
+    knee,
+    last_equivalent,
+    lowest_dependence,
+    lowest_dependence_within,
+)
+from frhsic.selection._search import FrontierSearch
 
-__all__ = ["Point", "first_not_rejected", "last_equivalent"]
+__all__ = [
+    "FrontierSearch",
+    "Point",
+    "first_not_rejected",
+    "knee",
+    "last_equivalent",
+    "lowest_dependence",
+    "lowest_dependence_within",
+    "matched_point",
+    "naup",
+    "pareto_front",
+]

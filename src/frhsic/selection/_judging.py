@@ -1,0 +1,191 @@
+"""One trained model on held-out rows: performance, dependences with their intervals, tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import torch
+from sklearn.metrics import check_scoring
+from torch import Tensor
+
+from frhsic.auditing._representation import MOST_ROWS, represented
+from frhsic.data import Sensitive, to_generator, to_matrix
+from frhsic.dependence import GDP, HSIC, Dependence
+from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor
+from frhsic.inference import confidence_interval, equivalence_test, independence_tests
+from frhsic.inference._results import EquivalenceResult, Interval, TestResult
+from frhsic.kernels import Gaussian
+from frhsic.selection._point import Point
+
+Model: TypeAlias = FRHSICClassifier | FRHSICRegressor | FRHSICEncoder
+On: TypeAlias = Literal["prediction", "representation"]
+
+LEVEL = 0.95
+_WHOLE = HSIC(estimator="unbiased", normalized=True)
+# An isotropic kernel does not see directions of small variance; a head does.
+_WHITENED = HSIC(Gaussian("median", whiten=True), estimator="unbiased", normalized=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """The rows that models are judged on; x as the last step sees it."""
+
+    x: Any
+    y: Any
+    s: Sensitive
+    w: Tensor | None
+
+    @property
+    def parts(self) -> dict[str, Sensitive]:
+        """The sensitive columns one by one."""
+        return {name: self.s.columns([name]) for name in self.s.names}
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What is to be found out about each model; the draws are the same for all."""
+
+    on: On
+    dependence: Dependence | None
+    scoring: Any
+    test: bool
+    tolerance: float | None
+    representation: bool
+    seed: int
+
+    @property
+    def measure(self) -> Dependence:
+        """The dependence that stands on the points."""
+        if self.dependence is None:
+            return GDP() if self.on == "prediction" else _WHITENED
+        return self.dependence
+
+    def rehearse(self, held: Held) -> None:
+        """Judge noise on the held-out rows: what has no interval or test is refused before training."""
+        if held.w is not None and self.tolerance is not None:
+            raise ValueError(
+                "'tolerance' must be None with weights: no weighted equivalence test is derived. Got "
+                f"{self.tolerance!r}. Leave one of them out."
+            )
+        width = 1 if self.on == "prediction" else 2
+        noise = torch.randn((len(held.s), width), generator=to_generator(self.seed), dtype=torch.float64)
+        for part in held.parts.values():
+            self._interval(noise, part, self.measure, held.w, n_draws=99)
+        if self.tolerance is not None:
+            self._below(noise, held, n_draws=99)
+
+    def __call__(self, model: Model, held: Held) -> tuple[Point, dict[str, Any]]:
+        """Return a model's point, and what else a table shows of it."""
+        prediction = _prediction(model, held.x)
+        z = None
+        if self.representation or self.on == "representation":
+            z = torch.from_numpy(model.transform(held.x))
+        view = prediction if self.on == "prediction" else z
+        assert view is not None  # noqa: S101 - an encoder is judged on its representation
+        found: dict[str, Any] = {}
+        main: list[Interval] = []
+        for name, part in held.parts.items():
+            suffix = "" if len(held.s.names) == 1 else f"_{name}"
+            known = None
+            if prediction is not None:
+                gdp = self._interval(prediction, part, GDP(), held.w)
+                hsic = self._interval(prediction, part, _WHOLE, held.w)
+                for title, interval in (("gdp", gdp), ("hsic", hsic)):
+                    found[f"{title}{suffix}"] = interval.estimate
+                    found[f"{title}{suffix}_low"] = interval.low
+                    found[f"{title}{suffix}_high"] = interval.high
+                known = gdp if self.dependence is None and self.on == "prediction" else None
+            if z is not None and self.representation:
+                for title, value in self._of_representation(z, part, held.w):
+                    found[f"{title}{suffix}"] = value
+            main.append(known or self._interval(view, part, self.measure, held.w))
+        test = self._tested(view, held) if self.test else None
+        below = None if self.tolerance is None else self._below(view, held)
+        if test is not None:
+            found["pvalue"] = test.pvalue
+        if below is not None:
+            found["equivalence_pvalue"] = below.pvalue
+        weights = {} if held.w is None else {"sample_weight": held.w.numpy()}
+        point = Point(
+            strength=float(model.lam or 0.0) if model.budget is None else 1.0 / model.budget,
+            performance=float(check_scoring(model, self.scoring)(model, held.x, held.y, **weights)),
+            dependence=max(interval.estimate for interval in main),
+            # Covers the greatest dependence: its own column's limit does, and the greatest is no lower.
+            upper=max(interval.high for interval in main),
+            test=test,
+            equivalence=below,
+            lower=max(interval.low for interval in main),
+            budget=None if model.budget is None else float(model.budget),
+        )
+        return point, found
+
+    def _interval(
+        self, z: Tensor, s: Sensitive, measure: Dependence, w: Tensor | None, *, n_draws: int = 999
+    ) -> Interval:
+        """Return the confidence interval; of a constant, which depends on nothing, zero."""
+        if _is_constant(z):
+            name = type(measure).__name__
+            return Interval(0.0, 0.0, 0.0, LEVEL, name, "these rows", "constant", s.names, len(z))
+        return confidence_interval(
+            z,
+            s,
+            dependence=measure,
+            level=LEVEL,
+            n_draws=n_draws,
+            random_state=self.seed,
+            floor=False,
+            sample_weight=w,
+        )
+
+    def _of_representation(self, z: Tensor, s: Sensitive, w: Tensor | None) -> list[tuple[str, float]]:
+        """Return the dependence of whitened z on s, and how well s is read from z."""
+        if _is_constant(z):
+            return [("hsic_z", 0.0), ("r2_ridge", 0.0), ("r2_boosted", 0.0)]
+        rows = torch.randperm(len(z), generator=to_generator(self.seed))[:MOST_ROWS]
+        if len(rows) < z.shape[1] + 2:  # whitened, so few are equally far apart
+            hsic = float("nan")
+        elif w is None:  # the same estimate as the interval's, in a quarter of its time
+            hsic = float(_WHITENED(z[rows], s[rows]))
+        else:
+            hsic = self._interval(z[rows], s[rows], _WHITENED, w[rows]).estimate
+        read = represented(z, s, None, w, labels=False, level=LEVEL, bandwidth_s=0.1, seed=self.seed)
+        (recovered,) = read.recovered
+        return [("hsic_z", hsic), ("r2_ridge", recovered.linear), ("r2_boosted", recovered.boosted)]
+
+    def _tested(self, view: Tensor, held: Held) -> TestResult:
+        """Return the test of the column with the smallest p-value, after Holm's correction."""
+        tests = independence_tests(view, held.s, random_state=self.seed, sample_weight=held.w)
+        least = min(tests, key=lambda test: test.reported)
+        return replace(least, pvalue=least.reported, adjusted=None)
+
+    def _below(self, view: Tensor, held: Held, *, n_draws: int = 9_999) -> EquivalenceResult:
+        """Return the test of the column that is least shown to be below the tolerance: all must be."""
+        assert self.tolerance is not None  # noqa: S101
+        tests = [
+            equivalence_test(
+                view,
+                part,
+                tolerance=self.tolerance,
+                dependence=self.measure,
+                level=LEVEL,
+                n_draws=n_draws,
+                random_state=self.seed,
+            )
+            for part in held.parts.values()
+        ]
+        return max(tests, key=lambda test: test.pvalue)
+
+
+def _prediction(model: Model, x: Any) -> Tensor | None:
+    """Return probabilities (of the second of two classes), or numbers; an encoder predicts nothing."""
+    if isinstance(model, FRHSICEncoder):
+        return None
+    if isinstance(model, FRHSICRegressor):
+        return to_matrix(model.predict(x))
+    probabilities = to_matrix(model.predict_proba(x))
+    return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
+
+
+def _is_constant(z: Tensor) -> bool:
+    return bool((z == z[:1]).all())

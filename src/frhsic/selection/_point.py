@@ -1,0 +1,84 @@
+"""One trained model of a sweep over the strength of a penalty, as judged on held-out rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from frhsic.inference._results import EquivalenceResult, Result, TestResult, number
+
+
+@dataclass(frozen=True)
+class Point(Result):
+    """One trained model of a sweep, as judged on held-out rows.
+
+    A selection rule is a function of a sequence of points that returns the index of one of them. Points may
+    come in any order: rules sort them by strength, equal strengths in the order given.
+
+    Attributes
+    ----------
+    strength : float
+        The strength of its penalty, lambda of the paper's objective or one over the budget: the larger, the
+        less dependence is hoped for. 0: the unconstrained model.
+    performance : float
+        Its score on the task; larger is better.
+    dependence : float
+        Its dependence on the sensitive attribute.
+    upper : float or None
+        The upper confidence limit of the dependence, for this model alone.
+    test : TestResult or None
+        A test whose null hypothesis is independence.
+    equivalence : EquivalenceResult or None
+        A test whose null hypothesis is a dependence of at least the tolerance.
+    lower : float or None
+        The lower confidence limit of the dependence.
+    budget : float or None
+        The share of the unconstrained model's dependence that it was allowed in training.
+
+    Examples
+    --------
+    >>> print(Point(10.0, performance=0.81, dependence=0.02, upper=0.03))
+    Strength 10: performance 0.81, dependence 0.02, at most 0.03 by its own confidence limit.
+    """
+
+    strength: float
+    performance: float
+    dependence: float
+    upper: float | None = None
+    test: TestResult | None = None
+    equivalence: EquivalenceResult | None = None
+    lower: float | None = None
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.strength):
+            raise ValueError(
+                f"'strength' must be a finite number. Got {self.strength!r}. Rules sort the models by it."
+            )
+
+    @property
+    def label(self) -> str:
+        """The strength in words: the budget in percent, or lambda, or "unconstrained" for none."""
+        if self.budget is not None:
+            return f"budget {100.0 * self.budget:g} %"
+        return "unconstrained" if self.strength == 0 else f"strength {self.strength:g}"
+
+    def __str__(self) -> str:
+        limit = "" if self.upper is None else f", at most {number(self.upper)} by its own confidence limit"
+        return (
+            f"{self.label.capitalize()}: performance {number(self.performance)}, "
+            f"dependence {number(self.dependence)}{limit}."
+        )
+
+
+def check_points(points: Sequence[Point], *, finite: bool = False) -> None:
+    """Refuse an empty sweep and, where numbers are compared, one with a number that is none."""
+    if not len(points):
+        raise ValueError("'points' must hold at least one model. Got none. Train at one strength or more.")
+    for index, point in enumerate(points if finite else ()):
+        if not (math.isfinite(point.performance) and math.isfinite(point.dependence)):
+            raise ValueError(
+                "'points' must have a finite performance and dependence. Got "
+                f"{point.performance!r} and {point.dependence!r} at index {index}. Leave that model out."
+            )

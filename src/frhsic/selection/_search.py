@@ -1,0 +1,532 @@
+"""A whole frontier from one call: models of several strengths, judged on held-out rows, and one chosen."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+import sklearn
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from frhsic.data import Sensitive, to_generator, to_sensitive, to_weights
+from frhsic.dependence import Dependence
+from frhsic.engine._progress import Progress
+from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
+from frhsic.estimators._models import refuse_other_order
+from frhsic.inference._results import EquivalenceResult, TestResult, frame
+from frhsic.selection._front import pareto_front
+from frhsic.selection._judging import LEVEL, Held, Judge, On
+from frhsic.selection._point import Point
+from frhsic.selection._rules import lowest_dependence_within
+
+Rule: TypeAlias = Callable[[Sequence[Point]], int | None]
+
+# Halvings or so of the dependence; with a few thousand held-out rows less than a twentieth is hard to tell
+# from chance.
+_BUDGETS = (0.5, 0.2, 0.1, 0.05)
+_FEWEST = 20  # held-out rows
+
+
+def _offered(name: str) -> Callable[[FrontierSearch], bool]:
+    """Return a check that the estimator has a method; the error of one that has not is its own."""
+
+    def check(search: FrontierSearch) -> bool:
+        getattr(search._last, name)
+        return True
+
+    return check
+
+
+class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Train a model at each strength in one stacked pass, judge all on held-out rows, choose one by a rule.
+
+    Rows are set aside, the earlier steps of a Pipeline are fitted once on the others, all strengths are
+    trained together (:func:`frhsic.estimators.fit_path`), and each model becomes a :class:`Point`. What is
+    chosen is not trained again on all rows: it is the model that was judged.
+
+    Parameters
+    ----------
+    estimator : FRHSICClassifier, FRHSICRegressor, FRHSICEncoder or Pipeline
+        A Pipeline must end in one of them. Its ``budget`` and ``lam`` are not read.
+    budgets : sequence of float, optional
+        Shares of the dependence of the unconstrained model, which is always trained beside them. With neither
+        budgets nor lams: 0.5, 0.2, 0.1 and 0.05.
+    lams : sequence of float, optional
+        Strengths of the penalty instead; pass 0 among them for the unconstrained model.
+    rule : callable, default=lowest_dependence_within
+        A function of points that returns the index of one: ``functools.partial(lowest_dependence_within,
+        tolerance=0.02)``, ``knee``, ``lowest_dependence``, ``first_not_rejected`` (with ``test=True``),
+        ``last_equivalent`` (with a ``tolerance``), or your own. It is tried on made-up points before
+        anything is trained, so that it does not fail afterwards.
+    validation : float, tuple or Bunch, default=0.2
+        The share of rows to set aside, with as many of each class as there should be, or the held-out rows
+        themselves: ``(X, y, sensitive_features)``, with weights as a fourth, or a Bunch as datasets return.
+    scoring : str or callable, optional
+        The performance, as scikit-learn names it; None is the estimator's own score: accuracy, R^2, minus the
+        error of what an encoder rebuilds.
+    dependence : Dependence, optional
+        What stands on the points: HSIC, DistanceCovariance, GDP or EIPM, for which there are intervals. None
+        is GDP of the prediction, or debiased normalised HSIC of the whitened representation.
+    on : {"prediction", "representation"}, optional
+        Whose dependence that is. A classifier's prediction is its probabilities. None is the prediction, and
+        the representation of an encoder, which predicts nothing.
+    test : bool, default=False
+        Also test independence.
+    tolerance : float, optional
+        Also test whether the dependence is below this, in the units of ``dependence``. To be fixed before the
+        held-out rows are looked at.
+    representation : bool, default=True
+        Also judge the representation. This is most of the time of judging: see Notes.
+    random_state : None, int or generator, default=None
+        Of the rows set aside and of the draws behind intervals and tests, which are the same for all models.
+        The networks have that of the estimator.
+
+    Attributes
+    ----------
+    results_ : pandas.DataFrame, or dict of columns where pandas is not installed
+        A row for each model. Always: budget, lam, strength, relative_dependence (on training rows, over the
+        unconstrained model's, as the budget has it), performance, dependence and its interval, on_front.
+        Then, of a prediction, gdp and (debiased normalised) hsic with intervals; of a representation, hsic_z
+        (whitened), r2_ridge and r2_boosted (of S from Z, cross-validated among the held-out rows); pvalue and
+        equivalence_pvalue. With several sensitive columns one of each, such as gdp_age.
+    points_ : list of Point
+    models_ : list of fitted estimators
+        The last step at each strength.
+    best_index_ : int
+    best_estimator_ : fitted estimator or Pipeline
+
+    Notes
+    -----
+    **Optimism.** The chosen model was chosen on these rows. Its interval is that of a single model fixed
+    beforehand and its dependence and performance look better than they will be, the more so the more models
+    and the fewer rows there were. Audit it on rows that took no part. Only ``last_equivalent`` keeps its
+    level, and only about the tolerance.
+
+    **Several sensitive columns** are judged one by one. A point has the greatest dependence, the greatest
+    upper limit (which covers the greatest dependence), the smallest p-value of independence after Holm's
+    correction, and the greatest p-value of equivalence (all columns are below the tolerance).
+
+    **Weights** go into training, performance and dependence; equivalence has no weighted form. Earlier steps
+    get them only where metadata routing is enabled and they ask for it. The dependence is overall, also where
+    the penalty is given levels of y.
+
+    **Cost.** With 6,000 held-out rows and 50 columns of Z (Adult), one thread, a model takes 0.6 seconds to
+    judge, 3.4 more with ``representation=True`` and 0.5 more with ``test=True``. With 24,000 rows to train on
+    that is less than ten epochs of the path.
+
+    Examples
+    --------
+    >>> from frhsic.datasets import make_u_shaped
+    >>> task = make_u_shaped(600, random_state=0)
+    >>> model = FRHSICClassifier(epochs=5, random_state=0)
+    >>> search = FrontierSearch(model, budgets=[0.5, 0.1], representation=False, random_state=0)
+    >>> search = search.fit(task.data, task.target, sensitive_features=task.sensitive_features)
+    >>> [point.label for point in search.points_]
+    ['unconstrained', 'budget 50 %', 'budget 10 %']
+    """
+
+    # Pipelines and searches with metadata routing pass these on without being asked.
+    __metadata_request__fit: ClassVar = {"sensitive_features": True, "sample_weight": True}
+    __metadata_request__score: ClassVar = {"sample_weight": True}
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        budgets: Sequence[float] | None = None,
+        lams: Sequence[float] | None = None,
+        rule: Rule = lowest_dependence_within,
+        validation: Any = 0.2,
+        scoring: Any = None,
+        dependence: Dependence | None = None,
+        on: On | None = None,
+        test: bool = False,
+        tolerance: float | None = None,
+        representation: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.budgets = budgets
+        self.lams = lams
+        self.rule = rule
+        self.validation = validation
+        self.scoring = scoring
+        self.dependence = dependence
+        self.on = on
+        self.test = test
+        self.tolerance = tolerance
+        self.representation = representation
+        self.random_state = random_state
+
+    # ---- fitting -----------------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Train a model at each strength, judge them on held-out rows, and choose one.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+        y : array of shape (n,), optional
+            Not needed for an encoder.
+        sensitive_features : array or frame of shape (n,) or (n, q)
+        sample_weight : array of shape (n,), optional
+        """
+        self._check_parameters()
+        self._try_rule()
+        if sensitive_features is None:
+            raise ValueError(
+                "'sensitive_features' must be passed to fit. Got None. Pass them; inside a Pipeline or a "
+                "search, first call sklearn.set_config(enable_metadata_routing=True)."
+            )
+        generator = to_generator(self.random_state)
+        seed = int(torch.randint(2**31 - 1, (), generator=generator))
+        refuse_other_order(X, sensitive_features)
+        train, held = self._split(X, y, sensitive_features, sample_weight, seed)
+        judge = Judge(
+            on=self._on,
+            dependence=self.dependence,
+            scoring=self.scoring,
+            test=self.test,
+            tolerance=self.tolerance,
+            representation=self.representation,
+            seed=seed,
+        )
+        judge.rehearse(held)
+        x, y_train, s, w = train
+        before = None
+        if isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1:
+            before = clone(self.estimator[:-1])
+            x = before.fit_transform(x, y_train, **_routed(before, sensitive_features=s, sample_weight=w))
+            held = replace(held, x=before.transform(held.x))
+        models = fit_path(
+            self._last,
+            x,
+            y_train,
+            lams=self.lams,
+            budgets=self._chosen_budgets,
+            sensitive_features=s,
+            sample_weight=w,
+        )
+        judged = []
+        with Progress("judging", len(models)) as bar:
+            for model in models:
+                judged.append(judge(model, held))
+                bar.advance()
+        for name in ("best_index_", "best_estimator_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        self.models_: list[Any] = models
+        self.points_ = [point for point, _ in judged]
+        self._before, self._found = before, [found for _, found in judged]
+        return self.choose(self.rule)
+
+    def choose(self, rule: Rule) -> Self:
+        """Choose again among the trained models, by another rule, without training or judging them again.
+
+        Parameters
+        ----------
+        rule : callable
+            As in the constructor.
+        """
+        check_is_fitted(self, "models_")
+        index = rule(self.points_)
+        if index is None:
+            raise ValueError(
+                f"'rule' must choose a model. Got None from {_name(rule)}: no model meets it. The models are "
+                "kept: look at results_, or call choose(lowest_dependence). Next time set more rows aside or "
+                "train with stronger penalties."
+            )
+        if index not in range(len(self.points_)):
+            raise ValueError(
+                f"'rule' must return an index below {len(self.points_)}. Got {index!r} from {_name(rule)}. "
+                "Return the place of a point in the list."
+            )
+        self.best_index_ = int(index)
+        best = self.models_[self.best_index_]
+        if isinstance(self.estimator, Pipeline):
+            earlier = [] if self._before is None else self._before.steps
+            best = Pipeline([*earlier, (self.estimator.steps[-1][0], best)])
+        self.best_estimator_: Any = best
+        return self
+
+    @property
+    def results_(self) -> Any:
+        """A row for each model: see the attributes of the class."""
+        check_is_fitted(self, "points_")
+        front = set(pareto_front(self.points_))
+        rows = [
+            {
+                "budget": _or_nan(point.budget),
+                "lam": _or_nan(model.lam),
+                "strength": point.strength,
+                "relative_dependence": _or_nan(model.relative_dependence_),
+                "performance": point.performance,
+                "dependence": point.dependence,
+                "dependence_low": point.lower,
+                "dependence_high": point.upper,
+                "on_front": index in front,
+                **found,
+            }
+            for index, (point, model, found) in enumerate(
+                zip(self.points_, self.models_, self._found, strict=True)
+            )
+        ]
+        try:
+            return frame(rows)
+        except ImportError:
+            return {name: [row[name] for row in rows] for name in rows[0]}
+
+    # ---- what is asked -----------------------------------------------------------------------------------
+
+    @property
+    def _last(self) -> Any:
+        """The estimator, or the last step of the Pipeline."""
+        return self.estimator.steps[-1][1] if isinstance(self.estimator, Pipeline) else self.estimator
+
+    @property
+    def _on(self) -> On:
+        if self.on is None:
+            return "representation" if isinstance(self._last, FRHSICEncoder) else "prediction"
+        return self.on
+
+    @property
+    def _chosen_budgets(self) -> Sequence[float] | None:
+        return _BUDGETS if self.budgets is None and self.lams is None else self.budgets
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self._last, FRHSICClassifier | FRHSICRegressor | FRHSICEncoder):
+            raise TypeError(
+                "'estimator' must be FRHSICClassifier, FRHSICRegressor, FRHSICEncoder or a Pipeline that "
+                f"ends in one. Got {type(self._last).__name__}. Put one of them last."
+            )
+        check_scoring(self._last, self.scoring)
+        if self.budgets is not None and self.lams is not None:
+            raise ValueError(
+                "'budgets' must be None where 'lams' is given. Got both. Leave one of them out: budgets are "
+                "shares of the unconstrained dependence, lams have no unit."
+            )
+        for name, values in (("budgets", self.budgets), ("lams", self.lams)):
+            if values is not None and not len(values):
+                raise ValueError(f"'{name}' must hold at least one strength. Got none. Leave it out.")
+        if self.on not in (None, "prediction", "representation"):
+            raise ValueError(
+                f"'on' must be 'prediction', 'representation' or None. Got {self.on!r}. Leave it out."
+            )
+        if self._on == "prediction" and isinstance(self._last, FRHSICEncoder):
+            raise ValueError(
+                "'on' must be 'representation' for an encoder, which predicts nothing. Got 'prediction'. "
+                "Leave it out."
+            )
+        if self.tolerance is not None and not 0 < self.tolerance < float("inf"):
+            raise ValueError(
+                f"'tolerance' must be a positive number or None. Got {self.tolerance!r}. Say how much "
+                "dependence is too little to matter."
+            )
+
+    def _try_rule(self) -> None:
+        """Call the rule on made-up points: what it lacks is better said before training than after."""
+        made_up = []
+        for i in range(3):
+            test = TestResult(0.1, 0.5, "permutation", "HSIC", ("s",), 100, True)
+            below = EquivalenceResult(
+                0.1, self.tolerance or 1.0, 0.5, 0.2, LEVEL, "GDP", "smoothed", "normal", ("s",), 100
+            )
+            made_up.append(
+                Point(
+                    float(i),
+                    0.8 - 0.01 * i,
+                    0.1 / (1 + i),
+                    upper=0.2,
+                    test=test if self.test else None,
+                    equivalence=None if self.tolerance is None else below,
+                    lower=0.0,
+                )
+            )
+        self.rule(made_up)
+
+    # ---- rows --------------------------------------------------------------------------------------------
+
+    def _split(
+        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, seed: int
+    ) -> tuple[tuple[Any, Any, Any, Any], Held]:
+        """Return what to train on and what to judge on."""
+        n = _count(X)
+        s = to_sensitive(sensitive_features, n_rows=n)
+        w = to_weights(sample_weight, n_rows=n)
+        if w is not None and bool((w == w[0]).all()):
+            w = None  # equal weights are none
+        if y is not None and len(y) != n:
+            raise ValueError(
+                f"'y' must have {n} rows like 'X'. Got {len(y)}. Drop or align the missing rows first."
+            )
+        share = self.validation
+        if isinstance(share, float):
+            return self._split_at_random(X, y, sensitive_features, s, w, share, seed)
+        if isinstance(share, Mapping):
+            share = tuple(share.get(name) for name in ("data", "target", "sensitive_features"))
+        if not isinstance(share, tuple) or len(share) not in (3, 4):
+            raise TypeError(
+                "'validation' must be a share of the rows, or held-out rows (X, y, sensitive_features). Got "
+                f"{type(self.validation).__name__}. Write validation=0.2, or pass a tuple."
+            )
+        x_held, y_held, s_held, *weights = share
+        rows = _count(x_held)
+        if y is not None and (y_held is None or len(y_held) != rows):
+            raise ValueError(
+                f"'validation' must have a y of {rows} rows like its X. Got "
+                f"{'None' if y_held is None else len(y_held)}. Pass (X, y, sensitive_features)."
+            )
+        _refuse_few(rows, "'validation' must hold", "Pass more rows.")
+        like = None if isinstance(s_held, Sensitive) else s
+        held_s = to_sensitive(s_held, name="validation", like=like, n_rows=rows, rows_of="its X")
+        if (held_s.names, held_s.kinds) != (s.names, s.kinds):
+            raise ValueError(
+                "'validation' must have the sensitive columns of 'sensitive_features', in their order and of "
+                f"their kinds. Got {held_s!r} beside {s!r}. Pass the same columns."
+            )
+        held_w = to_weights(*weights, n_rows=rows, name="validation") if weights else None
+        return (X, y, sensitive_features, w), Held(x_held, y_held, held_s, held_w)
+
+    def _split_at_random(
+        self, X: Any, y: Any, sensitive_features: Any, s: Sensitive, w: Tensor | None, share: float, seed: int
+    ) -> tuple[tuple[Any, Any, Any, Any], Held]:
+        if not 0 < share < 1:
+            raise ValueError(
+                f"'validation' must lie between 0 and 1, a share of the rows. Got {share!r}. Try 0.2."
+            )
+        n = len(s)
+        _refuse_few(
+            round(share * n), "'validation' must set aside", f"{n} rows came. Pass more, or a larger share."
+        )
+        labels = None
+        if y is not None and isinstance(self._last, FRHSICClassifier):
+            labels = np.unique(np.asarray(y), return_inverse=True)[1].ravel()
+        try:
+            train, held = train_test_split(np.arange(n), test_size=share, stratify=labels, random_state=seed)
+        except ValueError:  # a class of a single row, or more classes than rows
+            train, held = train_test_split(np.arange(n), test_size=share, random_state=seed)
+        kept = tuple(_rows(part, train) for part in (X, y, sensitive_features, w))
+        held_s = s[torch.from_numpy(held)]
+        for name, column in zip(s.names, held_s.values.T, strict=True):
+            if bool((column == column[0]).all()):
+                raise ValueError(
+                    "'sensitive_features' must vary among the rows set aside. Got a single value of "
+                    f"'{name}' in all {len(held)}. Leave the column out, or set more rows aside."
+                )
+        return (
+            (kept[0], kept[1], kept[2], kept[3]),
+            Held(_rows(X, held), _rows(y, held), held_s, _rows(w, held)),
+        )
+
+    # ---- the chosen model --------------------------------------------------------------------------------
+
+    def __sklearn_tags__(self) -> Any:
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = own.estimator_type
+        tags.classifier_tags = copy.deepcopy(own.classifier_tags)
+        tags.regressor_tags = copy.deepcopy(own.regressor_tags)
+        tags.transformer_tags = copy.deepcopy(own.transformer_tags)
+        tags.input_tags = copy.deepcopy(own.input_tags)
+        return tags
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes of a classifier."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.classes_
+
+    @available_if(_offered("predict"))  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the prediction of the chosen model."""
+        return self._best.predict(X)
+
+    @available_if(_offered("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class under the chosen model, ``(n, k)``."""
+        return self._best.predict_proba(X)
+
+    @available_if(_offered("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the logits of the chosen model."""
+        return self._best.decision_function(X)
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Return the representation Z of the chosen model, ``(n, d)``."""
+        return self._best.transform(X)
+
+    def score(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> float:
+        """Return the performance of the chosen model, by ``scoring``.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+        y : array of shape (n,), optional
+            Not needed for an encoder.
+        sample_weight : array of shape (n,), optional
+        """
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(check_scoring(self._best, self.scoring)(self._best, X, y, **weights))
+
+    @property
+    def _best(self) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
+
+
+# ---- parts -----------------------------------------------------------------------------------------------
+
+
+def _or_nan(value: float | None) -> float:
+    """Return a number, so that columns of a frame hold numbers."""
+    return math.nan if value is None else float(value)
+
+
+def _count(x: Any) -> int:
+    return int(x.shape[0]) if issparse(x) else len(x)
+
+
+def _rows(x: Any, rows: NDArray[np.int64]) -> Any:
+    """Return rows of anything that comes through the door."""
+    if x is None:
+        return None
+    if isinstance(x, Mapping):
+        return {name: _rows(column, rows) for name, column in x.items()}
+    if isinstance(x, Tensor | Sensitive):
+        return x[torch.from_numpy(rows)]
+    return _safe_indexing(x, rows)
+
+
+def _refuse_few(rows: int, must: str, cure: str) -> None:
+    if rows < _FEWEST:
+        raise ValueError(f"{must} at least {_FEWEST} rows to judge models on. Got {rows}. {cure}")
+
+
+def _routed(steps: Pipeline, **metadata: Any) -> dict[str, Any]:
+    """Return what the steps ask for; without metadata routing they are given X and y alone."""
+    if not sklearn.get_config()["enable_metadata_routing"]:
+        return {}
+    given = {name: value for name, value in metadata.items() if value is not None}
+    asked = steps.get_metadata_routing().consumes("fit_transform", given)
+    return {name: given[name] for name in asked}
+
+
+def _name(rule: Rule) -> str:
+    """Return the name of a rule, also inside a partial."""
+    inner = rule.func if isinstance(rule, partial) else rule
+    return repr(getattr(inner, "__name__", type(inner).__name__))
