@@ -34,7 +34,8 @@ gap_scorer = make_scorer(gap, response_method="predict_proba", greater_is_better
 scoring = {"accuracy": "accuracy", "gap": gap_scorer.set_score_request(sensitive_features=True)}
 
 # %%
-# One search. "lam" has no unit: choose by what it does on held-out folds.
+# One search. "lam" has no unit: choose by what it does on held-out folds. (Budgets have one, and a whole
+# frontier is trained in one pass: 07_choose_from_a_frontier.py.)
 pipe = make_pipeline(TableEncoder(), FRHSICClassifier(epochs=20, random_state=0))
 lams = [0.0, 1.0, 10.0, 30.0, 100.0]
 search = GridSearchCV(

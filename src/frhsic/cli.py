@@ -22,7 +22,7 @@ import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich import box
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from frhsic.auditing import Attribute, Audit
-    from frhsic.data import Sensitive
+    from frhsic.selection import Point
 
 _MEASURES = ("gdp", "normalized_hsic", "hsic", "distance_correlation", "kernel_hgr")
 _TITLES = dict(
@@ -44,6 +44,9 @@ _TITLES = dict(
         strict=True,
     )
 )
+_RULES = ("within", "lowest", "knee", "not-rejected", "equivalent")
+_PICTURES = (".png", ".svg", ".pdf")
+_FEWEST = 52  # rows to choose on: fewer cannot be whitened in a representation of 50 columns
 _CHUNK = 65_536  # rows that a prediction holds at a time
 _LONGEST = 60  # characters of a name on the screen
 _MOST_LABELS = 100
@@ -83,6 +86,21 @@ _Weight = Annotated[
     str | None, typer.Option("--weight", metavar="COL", help="How many people each row stands for.")
 ]
 _Seed = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed gives the same numbers.")]
+_Target = Annotated[str, typer.Option("--target", metavar="COL", help="The column to predict.")]
+_Model = Annotated[Path, typer.Option("-o", "--output", metavar="MODEL", help="Where to save the model.")]
+_Task = Annotated[str, typer.Option("--task", metavar="TASK", help="auto, classification or regression.")]
+_Drop = Annotated[
+    list[str] | None, typer.Option("--drop", metavar="COL", help="A column that is no feature.")
+]
+_KeepSensitive = Annotated[
+    bool, typer.Option("--keep-sensitive", help="Use the sensitive columns as features too.")
+]
+_SaveHoldout = Annotated[
+    Path | None,
+    typer.Option("--save-holdout", metavar="OUT", help="Write the held-out rows, for predict and audit."),
+]
+_Epochs = Annotated[int, typer.Option("--epochs", metavar="N", help="Passes over the rows.")]
+_Json = Annotated[Path | None, typer.Option("--json", metavar="OUT.json", help="Write every number as JSON.")]
 _DropMissing = Annotated[
     bool, typer.Option("--drop-missing", help="Leave out rows in which one of the named columns is empty.")
 ]
@@ -111,9 +129,7 @@ def audit(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="OUT.html", help="Write a report with pictures.")
     ] = None,
-    as_json: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT.json", help="Write every number as JSON.")
-    ] = None,
+    as_json: _Json = None,
     level: Annotated[float, typer.Option("--level", help="The confidence of intervals and bands.")] = 0.95,
     seed: _Seed = 0,
     trained_on: Annotated[
@@ -149,8 +165,7 @@ def audit(
         raise Refusal(f"--level must lie between 0 and 1. Got {level:g}. Pass 0.95, say.")
     if positive is not None and label is None:
         raise Refusal("--positive must come with --label. Got no outcome. Name its column with --label.")
-    for option, path in (("--report", report), ("--json", as_json)):
-        _check_output(option, path, file)
+    _check_outputs({"--report": report, "--json": as_json}, file)
     table = _columns(file, {"--score": score, "--sensitive": sensitive, "--label": label, "--weight": weight})
     if drop_missing:
         table = _without_missing(table, table.column_names)
@@ -173,7 +188,7 @@ def audit(
         with _busy("Drawing the report"):
             _write_report(found, report, file)
     if as_json is not None:
-        _write_json(found, as_json)
+        _write_json(found.to_dict(), as_json)
     _show_audit(found, file, score)
     for path in (report, as_json):
         if path is not None:
@@ -266,13 +281,17 @@ def _write_report(found: Audit, path: Path, source: Path) -> None:
     write_report(found, path, command=command, source=str(source))
 
 
-def _write_json(found: Audit, path: Path) -> None:
+def _write_bytes(content: bytes, path: Path) -> None:
     from frhsic.sources import replacing
 
-    # Only ASCII goes out, so that no control character of a column's name reaches a terminal.
-    text = json.dumps(found.to_dict(), indent=2, allow_nan=False)
     with replacing(path) as file:
-        file.write(text.encode() + b"\n")
+        file.write(content)
+
+
+def _write_json(found: dict[str, Any], path: Path) -> None:
+    # Only ASCII goes out, so that no control character of a column's name reaches a terminal.
+    text = json.dumps(found, indent=2, allow_nan=False)
+    _write_bytes(text.encode() + b"\n", path)
 
 
 def _show_audit(found: Audit, file: Path, score: Sequence[str]) -> None:
@@ -325,77 +344,156 @@ def _numbers(one: Attribute, found: Audit) -> Table:
 @app.command()
 def train(
     file: _File,
-    target: Annotated[str, typer.Option("--target", metavar="COL", help="The column to predict.")],
+    target: _Target,
     sensitive: _Sensitive,
+    output: _Model,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            metavar="SHARE",
+            help="Share, from above 0 to 1, of the dependence of a model without penalty that may be left in "
+            "training; 0.1 unless --lam is given.",
+        ),
+    ] = None,
     lam: Annotated[
-        float, typer.Option("--lam", metavar="X", help="Strength of the penalty; 0 trains without.")
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL", help="Where to save the model.")],
-    task: Annotated[
-        str, typer.Option("--task", metavar="TASK", help="auto, classification or regression.")
-    ] = "auto",
+        float | None,
+        typer.Option(
+            "--lam", metavar="X", help="Strength of a penalty instead, without a unit; 0 trains without."
+        ),
+    ] = None,
+    task: _Task = "auto",
     kind: _Kinds = None,
     weight: _Weight = None,
-    drop: Annotated[
-        list[str] | None, typer.Option("--drop", metavar="COL", help="A column that is no feature.")
-    ] = None,
-    keep_sensitive: Annotated[
-        bool, typer.Option("--keep-sensitive", help="Use the sensitive columns as features too.")
-    ] = False,
+    drop: _Drop = None,
+    keep_sensitive: _KeepSensitive = False,
     holdout: Annotated[
         float, typer.Option("--holdout", metavar="SHARE", help="Share of rows to judge on, not to train on.")
     ] = 0.0,
-    save_holdout: Annotated[
-        Path | None,
-        typer.Option("--save-holdout", metavar="OUT", help="Write the held-out rows, for predict and audit."),
-    ] = None,
-    epochs: Annotated[int, typer.Option("--epochs", metavar="N", help="Passes over the rows.")] = 200,
+    save_holdout: _SaveHoldout = None,
+    epochs: _Epochs = 200,
     seed: _Seed = 0,
     drop_missing: _DropMissing = False,
 ) -> None:
-    """Train a network whose representation depends less on the sensitive columns.
+    """Train a model whose score depends less on the sensitive columns.
 
     Features are all columns other than target, weight and sensitive ones; text becomes categories, empty
-    cells are filled. --lam has no unit: compare a few values on held-out rows. With --drop-missing, rows are
-    left out where target, weight or a sensitive column is empty.
+    cells are filled. With --drop-missing, rows are left out where target, weight or a sensitive column is
+    empty. To choose among several budgets, see: frhsic frontier --help
 
     \b
     Examples:
-      frhsic train people.csv --target income --sensitive age --lam 3 -o model.frhsic --epochs 5
-      frhsic train people.csv --target income --sensitive age --lam 3 -o model.frhsic --epochs 5
+      frhsic train people.csv --target income --sensitive age -o model.frhsic --epochs 5
+      frhsic train people.csv --target income --sensitive age --budget 0.2 -o model.frhsic --epochs 5
         --holdout 0.3 --save-holdout held_out.csv
+      frhsic train people.csv --target income --sensitive age --lam 3 -o model.frhsic --epochs 5
     """  # noqa: D301
-    if task not in ("auto", "classification", "regression"):
-        raise Refusal(f"--task must be auto, classification or regression. Got {_quoted(task)}. Choose one.")
-    if not 0 <= holdout < 1:
-        raise Refusal(f"--holdout must be a share from 0 to below 1. Got {holdout:g}. Pass 0.2, say.")
-    if save_holdout is not None and holdout == 0:
-        raise Refusal("--save-holdout must come with --holdout. Got none. Add --holdout 0.2, say.")
+    _check_task(task)
+    if budget is not None and lam is not None:
+        raise Refusal("--budget must come without --lam. Got both. Leave one of them out.")
+    if budget is not None and not 0 < budget <= 1:
+        raise Refusal(
+            "--budget must lie above 0 and be at most 1: a share of the dependence of a model without "
+            f"penalty. Got {budget:g}. Pass 0.1, say, or --lam 0 to train without a penalty."
+        )
+    _check_holdout(holdout, save_holdout)
     kinds = _kinds(kind or [], sensitive)
-    _check_output("-o", output, file)
-    _check_output("--save-holdout", save_holdout, file, table=True)
-    if save_holdout is not None and os.path.realpath(save_holdout) == os.path.realpath(output):
-        raise Refusal("--save-holdout must not be the file of the model. Got the same path. Choose another.")
+    _check_outputs({"-o": output, "--save-holdout": save_holdout}, file)
+    data = _training_data(
+        file, target, sensitive, task, kinds, weight, drop or [], keep_sensitive, drop_missing
+    )
+    with _busy("Loading"):
+        from sklearn.pipeline import make_pipeline
+
+        from frhsic.estimators import FRHSICClassifier, FRHSICRegressor, TableEncoder
+        from frhsic.persistence import save
+    rows, held = _split(len(data.y), data.y if data.classes else None, holdout, seed)
+    model_class = FRHSICClassifier if data.classes else FRHSICRegressor
+    model = make_pipeline(
+        TableEncoder(), model_class(budget=budget, lam=lam, epochs=epochs, random_state=seed)
+    )
+    step = model.steps[-1][0]
+    with _told():
+        model.fit(
+            data.x.take(rows),
+            data.y[rows],
+            **{
+                f"{step}__sensitive_features": data.s[_tensor(rows)],
+                f"{step}__sample_weight": None if data.w is None else data.w[rows],
+            },
+        )
+    save(model, output)
+    _say(f"Trained a {data.what} on {len(rows):,} rows and {data.width}.")
+    for name, part in (("the rows used for training", rows), ("held-out rows", held)):
+        if len(part):
+            _say("")
+            _judge(model, name, data, part, seed, sure=part is held)
+        if part is rows:
+            _say_relative(model[-1].relative_dependence_, budget)
+    if save_holdout is not None:
+        _write_holdout(data.table.take(held), save_holdout)
+    if not len(held):
+        _say("Numbers on rows used for training flatter a model: judge it on others (--holdout, or audit).")
+    _say(f"Saved the model to {output}.")
+
+
+def _say_relative(relative: float | None, budget: float | None) -> None:
+    """Say how much of the dependence is left where a share of it was asked for."""
+    from frhsic.estimators._models import _BUDGET
+
+    if relative is None or math.isnan(relative):
+        return
+    _say(
+        f"  Normalised HSIC of the score is {_share(relative)} of that of a model trained beside it without "
+        f"penalty; asked: at most {_share(budget or _BUDGET)}. GDP falls more slowly: HSIC is of the nature "
+        "of a square."
+    )
+
+
+class _Data(NamedTuple):
+    """What models are trained on and judged by."""
+
+    table: Any
+    x: Any
+    y: Any
+    s: Any
+    w: Any
+    classes: list[Any]
+    what: str
+
+    @property
+    def width(self) -> str:
+        """The features in words."""
+        return f"{self.x.num_columns} features: {_listed(self.x.column_names)}"
+
+
+def _training_data(
+    file: Path,
+    target: str,
+    sensitive: Sequence[str],
+    task: str,
+    kinds: dict[str, str] | None,
+    weight: str | None,
+    drop: Sequence[str],
+    keep_sensitive: bool,
+    drop_missing: bool,
+) -> _Data:
+    """Read a table, and take it apart into features, target, sensitive columns and weight."""
     table = _columns(
         file,
-        {"--target": target, "--sensitive": sensitive, "--weight": weight, "--drop": drop or []},
+        {"--target": target, "--sensitive": sensitive, "--weight": weight, "--drop": drop},
         every=True,
     )
-    named = [target, *sensitive, *([] if weight is None else [weight])]
     if drop_missing:
-        table = _without_missing(table, named)
-    apart = {target, weight, *(drop or []), *([] if keep_sensitive else sensitive)}
+        table = _without_missing(table, [target, *sensitive, *([] if weight is None else [weight])])
+    apart = {target, weight, *drop, *([] if keep_sensitive else sensitive)}
     features = [name for name in table.column_names if name not in apart]
     if not features:
         raise Refusal(
             "FILE must have columns beside target, weight and sensitive ones. Got none. Drop fewer columns."
         )
     with _busy("Loading"):
-        from sklearn.pipeline import make_pipeline
-
         from frhsic.data import to_sensitive, to_vector
-        from frhsic.estimators import FRHSICClassifier, FRHSICRegressor, TableEncoder
-        from frhsic.persistence import save
     _on_one_thread()
     y, classes, why = _target(table.column(target), task)
     s = to_sensitive(table.select(list(dict.fromkeys(sensitive))), kinds=kinds)
@@ -406,37 +504,15 @@ def train(
                 f"{len(labels):,} in {_quoted(name)}. Merge labels or name another column."
             )
     w = None if weight is None else to_vector(table.column(weight), name="sample_weight").numpy()
-    rows, held = _split(len(y), y if classes else None, holdout, seed)
-    model_class = FRHSICClassifier if classes else FRHSICRegressor
-    model = make_pipeline(TableEncoder(), model_class(lam=lam, epochs=epochs, random_state=seed))
-    step = model.steps[-1][0]
-    x = table.select(features)
-    with _told():
-        model.fit(
-            x.take(rows),
-            y[rows],
-            **{
-                f"{step}__sensitive_features": s[_tensor(rows)],
-                f"{step}__sample_weight": None if w is None else w[rows],
-            },
-        )
-    save(model, output)
-    _say(
-        f"Trained a {'classifier' if classes else 'regression'} of {_quoted(target)} ({why}) on "
-        f"{len(rows):,} rows and {len(features)} features: {_listed(features)}."
-    )
-    for name, part in (("the rows used for training", rows), ("held-out rows", held)):
-        if len(part):
-            _say("")
-            _judge(model, name, x.take(part), y[part], s[_tensor(part)], classes, seed, part is held)
-    if save_holdout is not None:
-        from frhsic.sources import write_table
+    what = f"{'classifier' if classes else 'regression'} of {_quoted(target)} ({why})"
+    return _Data(table, table.select(features), y, s, w, classes, what)
 
-        write_table(table.take(held), save_holdout)
-        _say(f"Wrote {len(held):,} held-out rows to {save_holdout}.")
-    if not len(held):
-        _say("Numbers on rows used for training flatter a model: judge it on others (--holdout, or audit).")
-    _say(f"Saved the model to {output}.")
+
+def _write_holdout(rows: pa.Table, path: Path) -> None:
+    from frhsic.sources import write_table
+
+    write_table(rows, path)
+    _say(f"Wrote {rows.num_rows:,} held-out rows to {path}.")
 
 
 def _target(column: Any, task: str) -> tuple[Any, list[Any], str]:
@@ -481,9 +557,7 @@ def _split(n: int, labels: Any, share: float, seed: int) -> tuple[Any, Any]:
     return np.sort(rows), np.sort(held)
 
 
-def _judge(
-    model: Any, name: str, x: pa.Table, y: Any, s: Sensitive, classes: list[Any], seed: int, sure: bool
-) -> None:
+def _judge(model: Any, name: str, data: _Data, rows: Any, seed: int, *, sure: bool) -> None:
     """Say performance, and the dependence of each score on each sensitive column."""
     import numpy as np
     from sklearn.metrics import accuracy_score, r2_score
@@ -491,7 +565,8 @@ def _judge(
     from frhsic.dependence import GDP
     from frhsic.inference import confidence_interval
 
-    scores = _scores(model, x)
+    y, s, classes = data.y[rows], data.s[_tensor(rows)], data.classes
+    scores = _scores(model, data.x.take(rows))
     if classes:
         columns = list(scores.values())
         best = columns[0] > 0.5 if len(columns) == 1 else np.argmax(columns, axis=0)
@@ -535,6 +610,475 @@ def _tensor(rows: Any) -> Any:
     import torch
 
     return torch.from_numpy(rows)
+
+
+# ---- frontier ----------------------------------------------------------------------------------------------
+
+
+@app.command()
+def frontier(
+    file: _File,
+    target: _Target,
+    sensitive: _Sensitive,
+    output: _Model,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="OUT", help="Draw the frontier: .png, .svg or .pdf.")
+    ] = None,
+    as_json: _Json = None,
+    budgets: Annotated[
+        str | None,
+        typer.Option(
+            "--budgets",
+            metavar="LIST",
+            help="Shares of the dependence of a model without penalty; without --lams 0.5,0.2,0.1,0.05.",
+        ),
+    ] = None,
+    lams: Annotated[
+        str | None,
+        typer.Option("--lams", metavar="LIST", help="Strengths of a penalty instead, without a unit."),
+    ] = None,
+    rule: Annotated[
+        str,
+        typer.Option(
+            "--rule",
+            metavar="RULE",
+            help="within: lowest dependence at nearly the performance of the model without penalty; lowest: "
+            "lowest dependence; knee: the bend of the front; not-rejected: the weakest penalty at which a "
+            "test does not reject; equivalent: the weakest shown to be below --tolerance.",
+        ),
+    ] = "within",
+    within: Annotated[
+        float | None,
+        typer.Option(
+            "--within", metavar="SHARE", help="Of --rule within: what may be lost of it; 0.01 unless said."
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="X",
+            help="Of --rule equivalent: the GDP that is too much; fix it before you look at the rows.",
+        ),
+    ] = None,
+    validation: Annotated[
+        float, typer.Option("--validation", metavar="SHARE", help="Share of rows to choose on.")
+    ] = 0.2,
+    task: _Task = "auto",
+    kind: _Kinds = None,
+    weight: _Weight = None,
+    drop: _Drop = None,
+    keep_sensitive: _KeepSensitive = False,
+    holdout: Annotated[
+        float,
+        typer.Option(
+            "--holdout",
+            metavar="SHARE",
+            help="Share of rows that take no part, to judge the chosen model on.",
+        ),
+    ] = 0.0,
+    save_holdout: _SaveHoldout = None,
+    epochs: _Epochs = 200,
+    seed: _Seed = 0,
+    drop_missing: _DropMissing = False,
+) -> None:
+    """Train models of several strengths at once, show what each costs, and save one of them.
+
+    Columns are taken as by frhsic train. A model without penalty is always trained beside the others. All are
+    judged on rows set aside (--validation), and a rule chooses one of them there, which flatters it: audit
+    what was chosen on rows that took no part (--holdout).
+
+    \b
+    Examples:
+      frhsic frontier people.csv --target income --sensitive age -o model.frhsic --epochs 5
+        --plot frontier.png
+      frhsic frontier people.csv --target income --sensitive age -o model.frhsic --epochs 5
+        --budgets 0.5,0.1 --rule knee --validation 0.3 --holdout 0.3 --save-holdout held_out.csv
+    """  # noqa: D301
+    _check_task(task)
+    strengths = _strengths(budgets, lams)
+    within = _check_rule(rule, within, tolerance, weight)
+    if not 0 < validation < 1:
+        raise Refusal(f"--validation must be a share between 0 and 1. Got {validation:g}. Pass 0.2, say.")
+    _check_holdout(holdout, save_holdout)
+    kinds = _kinds(kind or [], sensitive)
+    _check_outputs({"-o": output, "--plot": plot, "--json": as_json, "--save-holdout": save_holdout}, file)
+    if plot is not None and plot.suffix.lower() not in _PICTURES:
+        raise Refusal(
+            f"--plot must end in {', '.join(_PICTURES)}. Got {_quoted(plot.name)}. Write frontier.png, say."
+        )
+    if plot is not None:
+        _load_report()  # what is not installed is better said before training than after
+    data = _training_data(
+        file, target, sensitive, task, kinds, weight, drop or [], keep_sensitive, drop_missing
+    )
+    with _busy("Loading"):
+        from sklearn.pipeline import make_pipeline
+
+        from frhsic.estimators import FRHSICClassifier, FRHSICRegressor, TableEncoder
+        from frhsic.persistence import save
+        from frhsic.selection import FrontierSearch, lowest_dependence
+        from frhsic.selection._judging import LEVEL
+    rows, held = _split(len(data.y), data.y if data.classes else None, holdout, seed)
+    judged = math.ceil(validation * len(rows))
+    if judged < _FEWEST:
+        raise Refusal(
+            f"--validation must set aside at least {_FEWEST} rows to choose on. Got {judged}. "
+            "Take a larger share or a longer file."
+        )
+    model_class = FRHSICClassifier if data.classes else FRHSICRegressor
+    search = FrontierSearch(
+        make_pipeline(TableEncoder(), model_class(epochs=epochs, random_state=seed)),
+        budgets=strengths.budgets,
+        lams=strengths.lams,
+        rule=lowest_dependence,  # finds one always; the rule that was asked for may find none
+        validation=validation,
+        test=rule == "not-rejected",
+        tolerance=tolerance,
+        random_state=seed,
+    )
+    with _told():
+        search.fit(
+            data.x.take(rows),
+            data.y[rows],
+            sensitive_features=data.s[_tensor(rows)],
+            sample_weight=None if data.w is None else data.w[rows],
+        )
+    table = search.results_
+    found = _Frontier(
+        points=search.points_,
+        columns={str(name): list(table[name]) for name in table},
+        attributes=data.s.names,
+        performance="accuracy" if data.classes else "R^2",
+        what="the score" if len(data.classes) < 3 else "the scores",
+        rows={"training": len(rows) - judged, "validation": judged, "held_out": len(held)},
+        level=LEVEL,
+        chosen=None,
+    )
+    function = _rule(rule, within)
+    found = found._replace(chosen=function(found.points))
+    reason = _reason(found, rule, within, tolerance)
+    # Everything is made before anything is written.
+    picture = None if plot is None else _drawn(found, plot.suffix.lower()[1:], target)
+    if found.chosen is not None:
+        save(search.choose(function).best_estimator_, output)
+    if plot is not None and picture is not None:
+        _write_bytes(picture, plot)
+    if as_json is not None:
+        facts = {
+            "target": target,
+            "task": "classification" if data.classes else "regression",
+            "features": data.x.column_names,
+            "epochs": epochs,
+            "seed": seed,
+            "rule": {"name": rule, "within": within, "tolerance": tolerance},
+            "reason": reason,
+        }
+        _write_json(_frontier_dict(found, facts), as_json)
+    _say(
+        f"Trained {len(found.points)} models, each a {data.what}, on {found.rows['training']:,} rows and "
+        f"{data.width}."
+    )
+    _show_frontier(found)
+    _say("")
+    _say(reason, style="bold")
+    if found.chosen is not None:
+        _say(
+            f"It was chosen on these {judged:,} rows, which tend to flatter it; its interval is that of one "
+            "model fixed beforehand."
+            + ("" if len(held) else " Audit it on rows that took no part: --holdout 0.2 keeps some.")
+        )
+        if len(held):
+            _say("")
+            _judge(search.best_estimator_, "held-out rows, which took no part", data, held, seed, sure=True)
+    _say("")
+    if save_holdout is not None:
+        _write_holdout(data.table.take(held), save_holdout)
+    for path in (plot, as_json):
+        if path is not None:
+            _say(f"Wrote {path}.")
+    if found.chosen is None:
+        _say("No model is saved.", error=True)
+        raise typer.Exit(1)
+    _say(f"Saved the chosen model to {output}.")
+
+
+class _Strengths(NamedTuple):
+    """Budgets or lambdas, from the weakest to the strongest; neither: the budgets of the library."""
+
+    budgets: list[float] | None
+    lams: list[float] | None
+
+
+class _Frontier(NamedTuple):
+    """What was found about each model, and which was chosen."""
+
+    points: list[Point]
+    columns: dict[str, list[Any]]
+    attributes: Sequence[str]
+    performance: str
+    what: str
+    rows: dict[str, int]
+    level: float
+    chosen: int | None
+
+    def of(self, title: str, attribute: str) -> list[float]:
+        """Return a column of the table about one sensitive attribute."""
+        suffix = "" if len(self.attributes) == 1 else f"_{attribute}"
+        measure, _, end = title.partition(":")
+        return self.columns[f"{measure}{suffix}{end}"]
+
+
+def _strengths(budgets: str | None, lams: str | None) -> _Strengths:
+    if budgets is not None and lams is not None:
+        raise Refusal("--budgets must come without --lams. Got both. Leave one of them out.")
+    if lams is not None:
+        found = _floats("--lams", lams, "1,10,100")
+        if min(found) < 0:
+            raise Refusal(f"--lams must not be negative. Got {min(found):g}. Write --lams 1,10,100, say.")
+        return _Strengths(None, sorted({0.0, *found}))
+    if budgets is None:
+        return _Strengths(None, None)
+    found = _floats("--budgets", budgets, "0.5,0.2,0.1")
+    for share in found:
+        if not 0 < share <= 1:
+            raise Refusal(
+                "--budgets must lie above 0 and be at most 1: shares of the dependence of a model without "
+                f"penalty. Got {share:g}. Write --budgets 0.5,0.2,0.1, say; that model is always trained too."
+            )
+    return _Strengths(sorted(set(found), reverse=True), None)
+
+
+def _floats(option: str, text: str, say: str) -> list[float]:
+    found = []
+    for part in text.split(","):
+        try:
+            value = float(part)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise Refusal(
+                f"{option} must be numbers with commas between them. Got {_quoted(text)}. "
+                f"Write {option} {say}, say."
+            )
+        found.append(value)
+    return found
+
+
+def _check_rule(rule: str, within: float | None, tolerance: float | None, weight: str | None) -> float | None:
+    """Refuse what does not go together, and return the share of --rule within."""
+    if rule not in _RULES:
+        close = difflib.get_close_matches(rule, _RULES, n=1) or _RULES
+        raise Refusal(
+            f"--rule must be one of {', '.join(_RULES)}. Got {_quoted(rule)}. Try {_quoted(close[0])}."
+        )
+    for option, given, belongs in (("--within", within, "within"), ("--tolerance", tolerance, "equivalent")):
+        if given is not None and rule != belongs:
+            raise Refusal(
+                f"{option} must come with --rule {belongs}. Got --rule {rule}. Leave one of them out."
+            )
+    if within is not None and not 0 <= within < 1:
+        raise Refusal(f"--within must be a share from 0 to below 1. Got {within:g}. Pass 0.01, say.")
+    if rule == "within":
+        return 0.01 if within is None else within
+    if rule != "equivalent":
+        return None
+    if tolerance is None or not 0 < tolerance < math.inf:
+        raise Refusal(
+            "--rule equivalent must come with --tolerance, a positive number. Got "
+            f"{'none' if tolerance is None else f'{tolerance:g}'}. Say how much GDP is too little to matter."
+        )
+    if weight is not None:
+        raise Refusal(
+            "--rule equivalent must come without --weight: its test has no weighted form. Got both. "
+            "Leave one of them out."
+        )
+    return None
+
+
+def _rule(name: str, within: float | None) -> Any:
+    """Return the function behind a name."""
+    from functools import partial
+
+    import frhsic.selection as selection
+
+    return {
+        "within": partial(selection.lowest_dependence_within, tolerance=within or 0.0),
+        "lowest": selection.lowest_dependence,
+        "knee": selection.knee,
+        "not-rejected": selection.first_not_rejected,
+        "equivalent": selection.last_equivalent,
+    }[name]
+
+
+def _reason(found: _Frontier, rule: str, within: float | None, tolerance: float | None) -> str:
+    """Say which model was chosen, and what the rule promises, which is mostly nothing."""
+    gap = "GDP" if len(found.attributes) == 1 else "GDP on the worst column"
+    if found.chosen is None:
+        return (
+            f"No model is chosen: not even for the strongest is {gap} shown to be below {tolerance:g} at "
+            "level 0.05. More rows or a stronger penalty may help; another tolerance must not be picked here."
+        )
+    point, free = found.points[found.chosen], found.points[0]
+    why = {
+        "within": f"the lowest {gap} among models whose {found.performance} is within "
+        f"{_share(within or 0.0)} of the one without penalty",
+        "lowest": f"the lowest {gap}, whatever the {found.performance}",
+        "knee": f"the bend of the front of {found.performance} against {gap}; the ends of the list place it",
+    }.get(rule, "")
+    if rule == "within" and found.chosen == 0:
+        why += ": no other is; --within allows more"
+    if rule == "not-rejected" and point.test is not None:
+        why = (
+            f"the weakest penalty at which independence is not rejected (p = {_number(point.test.pvalue)}), "
+            "which is no evidence of independence"
+            if point.test.pvalue > 0.05
+            else f"the strongest penalty, because independence is rejected for every model (here p = "
+            f"{_number(point.test.pvalue)})"
+        )
+    if rule == "equivalent" and point.equivalence is not None:
+        why = (
+            f"the weakest penalty, from the strongest on, with {gap} shown to be below {tolerance:g} at "
+            f"level 0.05 (p = {_number(point.equivalence.pvalue)}), if the tolerance was fixed beforehand"
+        )
+    beside = f" (without penalty: {_cell(free.performance)} and {_cell(free.dependence)})"
+    return (
+        f"Chosen: {_named(point)}, with {found.performance} {_cell(point.performance)} and {gap} "
+        f"{_cell(point.dependence)}{'' if found.chosen == 0 else beside}. Rule '{rule}': {why}."
+    )
+
+
+def _named(point: Point) -> str:
+    if point.budget is not None:
+        return f"budget {point.budget:g}"
+    return "the model without penalty" if point.strength == 0 else f"lam {point.strength:g}"
+
+
+def _show_frontier(found: _Frontier) -> None:
+    columns, with_budgets = found.columns, found.points[-1].budget is not None
+    for attribute in found.attributes:
+        table = Table(title_justify="left", title_style="bold")
+        table.title = Text(
+            f"{found.rows['validation']:,} validation rows: {found.what} and {_short(attribute)}"
+        )
+        table.box, table.show_edge, table.pad_edge = box.SIMPLE_HEAD, False, False
+        headings = [found.performance, "GDP", f"{found.level:.0%} interval", "R^2 from Z", ""]
+        for heading in ["budget", "reached", *headings] if with_budgets else ["lam", *headings]:
+            table.add_column(heading, justify="right", no_wrap=True)
+        for index, point in enumerate(found.points):
+            first = [f"{point.strength:g}"]
+            if with_budgets:
+                reached = columns["relative_dependence"][index]
+                first = [
+                    "none" if point.budget is None else f"{point.budget:g}",
+                    "" if math.isnan(reached) else f"{reached:.3f}",
+                ]
+            low, high = (found.of(f"gdp:{end}", attribute)[index] for end in ("_low", "_high"))
+            chosen = index == found.chosen
+            table.add_row(
+                *first,
+                _cell(point.performance),
+                _cell(found.of("gdp", attribute)[index]),
+                f"{_cell(low)} to {_cell(high)}",
+                f"{found.of('r2_boosted', attribute)[index]:.3f}",
+                "< chosen" if chosen else "",
+                style="bold" if chosen else "",
+            )
+        _say("")
+        _out().print(table)
+    _say("")
+    _say(
+        (
+            "Budget: the share of the normalised HSIC of the model without penalty that training allowed; "
+            "reached: the share left on the rows trained on. "
+            if with_budgets
+            else ""
+        )
+        + f"GDP: the mean gap between {found.what} at a value and overall. R^2 from Z: how well boosted "
+        "trees read the column from the representation; near or below 0 is not at all."
+    )
+    if with_budgets:
+        _say_missed(found)
+
+
+def _say_missed(found: _Frontier) -> None:
+    """Say which budgets are not kept."""
+    from frhsic.estimators._models import _MET
+
+    reached = found.columns["relative_dependence"]
+    if math.isnan(reached[0]):
+        _say(
+            "Note: The model without penalty shows no dependence on the rows trained on: a share of it means "
+            "nothing.",
+            error=True,
+        )
+    missed = [
+        f"{point.budget:g}"
+        for point, share in zip(found.points, reached, strict=True)
+        if point.budget is not None and share > _MET * point.budget
+    ]
+    if missed:
+        _say(
+            f"Note: More than budget {', '.join(missed)} is left on the rows trained on. Train for more "
+            "epochs.",
+            error=True,
+        )
+
+
+def _load_report() -> None:
+    os.environ.setdefault("MPLBACKEND", "agg")  # files are drawn, no windows
+    with _busy("Loading"):
+        import frhsic.report  # noqa: F401
+
+
+def _drawn(found: _Frontier, form: str, target: str) -> bytes:
+    """Return the picture of a frontier as the bytes of a file."""
+    from frhsic.report import plot_frontier
+
+    on = _short(found.attributes[0]) if len(found.attributes) == 1 else "the worst column"
+    axes = plot_frontier(
+        found.points,
+        chosen=found.chosen,
+        dependence=f"GDP of {found.what} on {on}",
+        performance=f"{found.performance.replace('^2', '²')} for {_short(target)}",
+    )
+    figure: Any = axes.get_figure(root=True)
+    numbers = "budgets, shares of normalised HSIC" if found.points[-1].budget is not None else "lam"
+    title = f"{found.rows['validation']:,} validation rows; the numbers are {numbers}"
+    figure.suptitle(title, x=0.99, ha="right", fontsize="medium")
+    buffer = io.BytesIO()
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(buffer, format=form, dpi=150, metadata=dates)
+    return buffer.getvalue()
+
+
+def _frontier_dict(found: _Frontier, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return every number as plain values; what is not there is None."""
+    models = []
+    for index, point in enumerate(found.points):
+        row = {name: _plain(values[index]) for name, values in found.columns.items()}
+        models.append({"label": point.label, "chosen": index == found.chosen, **row})
+    return {
+        "schema": "frhsic.frontier/1",
+        "version": importlib.metadata.version("frhsic"),
+        **facts,
+        "sensitive": list(found.attributes),
+        "rows": found.rows,
+        "performance": found.performance,
+        "dependence": "GDP",
+        "level": found.level,
+        "chosen": found.chosen,
+        "models": models,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return a number or a truth value that JSON knows."""
+    if isinstance(value, bool) or type(value).__name__ == "bool":
+        return bool(value)
+    return float(value) if math.isfinite(value) else None
 
 
 # ---- predict -----------------------------------------------------------------------------------------------
@@ -797,6 +1341,32 @@ def _kinds(given: Sequence[str], sensitive: Sequence[str]) -> dict[str, str] | N
     return kinds or None
 
 
+def _check_task(task: str) -> None:
+    if task not in ("auto", "classification", "regression"):
+        raise Refusal(f"--task must be auto, classification or regression. Got {_quoted(task)}. Choose one.")
+
+
+def _check_holdout(share: float, path: Path | None) -> None:
+    if not 0 <= share < 1:
+        raise Refusal(f"--holdout must be a share from 0 to below 1. Got {share:g}. Pass 0.2, say.")
+    if path is not None and share == 0:
+        raise Refusal("--save-holdout must come with --holdout. Got none. Add --holdout 0.2, say.")
+
+
+def _check_outputs(outputs: dict[str, Path | None], source: Path) -> None:
+    """Refuse paths that cannot be written to, or that are one and the same, before any work is done."""
+    seen: dict[str, str] = {}
+    for option, path in outputs.items():
+        _check_output(option, path, source, table=option == "--save-holdout")
+        if path is None:
+            continue
+        other = seen.setdefault(os.path.realpath(path), option)
+        if other != option:
+            raise Refusal(
+                f"{option} must not be the file of {other}. Got {_quoted(str(path))} twice. Choose another."
+            )
+
+
 def _check_output(option: str, path: Path | None, source: Path | None, *, table: bool = False) -> None:
     """Refuse a path that cannot be written to before any work is done."""
     if path is None:
@@ -864,6 +1434,10 @@ def _number(x: float) -> str:
     return f"{x:.3g}" if abs(x) >= 1e-4 or x == 0 else f"{x:.1e}"
 
 
+def _share(x: float) -> str:
+    return f"{100 * x:.3g} %"
+
+
 def _cell(x: float) -> str:
     """Return a number with as many decimals as its neighbours in a table."""
     return f"{x:.4f}" if abs(x) < 100 else f"{x:.4g}"
@@ -886,7 +1460,9 @@ def _told() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
-    for text in dict.fromkeys(str(one.message) for one in caught if one.category is UserWarning):
+    # Those of ours: other libraries have classes of their own, but for the one that we borrow.
+    ours = [one for one in caught if one.category.__name__ in ("UserWarning", "ConvergenceWarning")]
+    for text in dict.fromkeys(str(one.message) for one in ours):
         _say(f"Note: {_reworded(text)}", error=True)
 
 
@@ -903,7 +1479,11 @@ _WORDS = {
     "'level'": "--level",
     "'positive_label'": "--positive",
     "'random_state'": "--seed",
+    "'budget'": "--budget",
     "'lam'": "--lam",
+    "lam=0": "--lam 0",
+    "'validation'": "--validation",
+    "'tolerance'": "--tolerance",
     "'epochs'": "--epochs",
     "'X'": "FILE",
     "'path'": "FILE",
@@ -1019,8 +1599,9 @@ def _main(
     \b
     Examples:
       frhsic audit scores.csv --score score --sensitive age
-      frhsic train people.csv --target income --sensitive age --lam 3 -o model.frhsic --epochs 5
+      frhsic train people.csv --target income --sensitive age -o model.frhsic --epochs 5
       frhsic predict model.frhsic people.csv -o scores.parquet --keep age
 
-    Exit codes: 0 done, 1 a measure is above its --fail-above, 2 something is wrong with input or output.
+    Exit codes: 0 done, 1 a measure is above its --fail-above or no model meets --rule equivalent, 2 something
+    is wrong with input or output.
     """  # noqa: D301

@@ -83,12 +83,12 @@ def test_every_example_of_the_help_texts_runs(folder, capsys):
     examples = []
     for text in HELPS:
         assert run(shlex.split(text)) == 0
-        text = re.sub(r"\n +(--holdout)", r" \1", capsys.readouterr().out)
+        text = re.sub(r"\n +(--(holdout|plot|budgets) )", r" \1", capsys.readouterr().out)
         examples += re.findall(r"^ +(frhsic .*)$", text, re.MULTILINE)
     # A model and held-out rows come before what needs them.
-    order = {"train": 0, "predict": 1}
-    examples = sorted(set(examples), key=lambda one: (order.get(one.split()[1], 2), -len(one)))
-    assert len(examples) >= 10
+    order = {"train": 0, "frontier": 1, "predict": 2}
+    examples = sorted(set(examples), key=lambda one: (order.get(one.split()[1], 3), -len(one)))
+    assert len(examples) >= 13
     shutil.copy("scores.csv", "held_out.csv")
     for one in examples:
         if one.startswith("frhsic audit"):
@@ -96,6 +96,7 @@ def test_every_example_of_the_help_texts_runs(folder, capsys):
         assert run(shlex.split(one)[1:]) == 0, (one, capsys.readouterr().err)
     assert json.loads(Path("audit.json").read_text())["schema"].startswith("frhsic.audit/")
     assert "<html" in Path("audit.html").read_text()[:200].lower()
+    assert Path("frontier.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_train_predict_audit_from_a_shell(folder):
@@ -116,6 +117,28 @@ def test_train_predict_audit_from_a_shell(folder):
     assert done.returncode == 0, done.stderr
     assert "Passed: GDP on age" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_without_lam_a_budget_of_a_tenth_is_kept_and_said(folder, capsys):
+    from frhsic.persistence import load
+
+    line = "train scores.csv --target income --sensitive age --drop weight --epochs 40 -o"
+    assert run(shlex.split(f"{line} m")) == 0
+    assert (load("m")[-1].budget, load("m")[-1].lam) == (None, None)
+    said = re.search(r"HSIC of the score is (.*) % of that .*; asked: at most 10 %", capsys.readouterr().out)
+    assert float(said[1]) < 11.5
+    assert run(shlex.split(f"{line} m --budget 0.5")) == 0
+    assert load("m")[-1].budget == 0.5
+    assert "at most 50 %" in capsys.readouterr().out
+    assert run(shlex.split(f"{line} m --lam 1")) == 0
+    assert load("m")[-1].lam == 1
+    assert "asked" not in capsys.readouterr().out
+
+
+def test_a_budget_that_is_not_kept_is_told(folder, capsys):
+    line = "train scores.csv --target income --sensitive age -o m --epochs 1 --budget 0.01"
+    assert run(shlex.split(line)) == 0
+    assert re.search(r"Note: The model has .* above its budget of 0.01. Train for", capsys.readouterr().err)
 
 
 def test_predictions_are_those_of_the_model(folder):
@@ -194,6 +217,145 @@ def test_the_summary_and_the_table_fit_into_eighty_columns(folder, capsys):
     assert "What this does not show" in out
 
 
+# ---- the frontier ------------------------------------------------------------------------------------------
+
+FRONTIER = "frontier scores.csv --target income --sensitive age --drop weight --epochs 20 -o m"
+
+
+def frontier(options, capsys, line=FRONTIER):
+    assert run(shlex.split(f"{line} {options} --json f.json")) == 0, capsys.readouterr().err
+    return json.loads(Path("f.json").read_text()), capsys.readouterr().out
+
+
+def test_frontier_predict_audit_from_a_shell(folder):
+    done = command(
+        f"{FRONTIER} --budgets 0.2,0.5 --plot f.png --json f.json --validation 0.3 --holdout 0.3 "
+        "--save-holdout held.csv"
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(Path("f.json").read_text())
+    assert found["rows"] == {"training": 147, "validation": 63, "held_out": 90}
+    assert [one["budget"] for one in found["models"]] == [None, 0.5, 0.2]
+    (marked,) = [line for line in done.stdout.splitlines() if line.rstrip().endswith("< chosen")]
+    best = found["models"][found["chosen"]]
+    assert marked.split()[0] == ("none" if best["budget"] is None else f"{best['budget']:g}")
+    assert f"{best['performance']:.4f}" in marked
+    assert f"{best['gdp_low']:.4f} to {best['gdp_high']:.4f}" in marked
+    assert "It was chosen on these 63 rows, which tend to flatter it" in done.stdout
+    assert "On held-out rows, which took no part (90): accuracy" in done.stdout
+    assert Path("f.png").read_bytes().startswith(b"\x89PNG")
+    assert command("predict m held.csv -o s.csv --keep age").returncode == 0
+    assert read_table("s.csv").num_rows == 90
+    done = command("audit s.csv --score score --sensitive age --held-out")
+    assert done.returncode == 0, done.stderr
+    assert "90 rows" in done.stdout
+
+
+def test_the_saved_model_is_the_chosen_one_of_the_search(folder, capsys):
+    from sklearn.pipeline import make_pipeline
+
+    from frhsic.estimators import FRHSICClassifier, TableEncoder
+    from frhsic.persistence import load
+    from frhsic.selection import FrontierSearch, lowest_dependence
+
+    found, _ = frontier("--budgets 0.5,0.1 --rule lowest --seed 3 --validation 0.25", capsys)
+    table = read_table("scores.csv")
+    x = table.select(["sex", "job", "hours", "score", "zone"])
+    search = FrontierSearch(
+        make_pipeline(TableEncoder(), FRHSICClassifier(epochs=20, random_state=3)),
+        budgets=[0.5, 0.1],
+        rule=lowest_dependence,
+        validation=0.25,
+        random_state=3,
+    ).fit(x, np.array(table["income"].to_pylist()), sensitive_features=table.select(["age"]))
+    assert search.best_index_ == found["chosen"] > 0
+    assert [point.dependence for point in search.points_] == [one["dependence"] for one in found["models"]]
+    np.testing.assert_allclose(load("m").predict_proba(x), search.predict_proba(x), rtol=1e-12)
+
+
+def test_the_json_of_a_frontier_has_every_number_of_every_model(folder, capsys):
+    found, _ = frontier("--lams 1,5 --sensitive sex --weight zone", capsys)
+    assert found["schema"] == "frhsic.frontier/1"
+    assert set(found) == {
+        "schema", "version", "target", "task", "features", "epochs", "seed", "rule", "reason", "sensitive",
+        "rows", "performance", "dependence", "level", "chosen", "models",
+    }  # fmt: skip
+    assert found["rule"] == {"name": "within", "within": 0.01, "tolerance": None}
+    assert found["sensitive"] == ["age", "sex"]
+    assert [one["lam"] for one in found["models"]] == [0, 1, 5]
+    for index, one in enumerate(found["models"]):
+        assert one["chosen"] is (index == found["chosen"])
+        assert one["budget"] is None
+        assert type(one["on_front"]) is bool
+        assert one["dependence"] == max(one["gdp_age"], one["gdp_sex"])
+        assert one["gdp_age_low"] <= one["gdp_age"] <= one["gdp_age_high"]
+        assert {"performance", "hsic_age", "hsic_z_sex", "r2_ridge_age", "r2_boosted_sex"} <= set(one)
+
+
+def test_several_sensitive_columns_have_a_table_each(folder, capsys):
+    _, out = frontier("--budgets 0.5 --sensitive sex", capsys)
+    assert "60 validation rows: the score and age" in out
+    assert "60 validation rows: the score and sex" in out
+    assert out.count("< chosen") == 2
+    assert all(len(line.rstrip()) <= 80 for line in out.splitlines() if line.startswith((" ", "budget")))
+
+
+def test_every_rule_can_be_asked_for_and_says_what_it_promises(folder, capsys):
+    words = {
+        "within --within 0.5": "within 50 % of the one without penalty",
+        "lowest": "whatever the accuracy",
+        "knee": "the bend of the front",
+        "not-rejected": "independence",
+        "equivalent --tolerance 0.9": "shown to be below 0.9",
+    }
+    for rule, says in words.items():
+        found, out = frontier(f"--budgets 0.5,0.1 --rule {rule}", capsys)
+        assert says in out, rule
+        assert found["reason"] in out
+        assert found["rule"]["name"] == rule.split()[0]
+    assert found["chosen"] == 0  # the weakest of all passes so large a tolerance
+    found = frontier("--budgets 0.5,0.1 --within 0.9", capsys)[0]
+    assert found["chosen"] == int(np.argmin([one["dependence"] for one in found["models"]]))
+    found = frontier("--budgets 0.5,0.1 --within 0", capsys)[0]
+    assert found["models"][found["chosen"]]["performance"] >= found["models"][0]["performance"]
+
+
+def test_no_model_is_saved_where_none_is_shown_to_be_below_the_tolerance(folder, capsys):
+    line = f"{FRONTIER} --budgets 0.5 --rule equivalent --tolerance 1e-6 --plot f.svg --json f.json"
+    assert run(shlex.split(line)) == 1
+    out, err = capsys.readouterr()
+    assert "No model is chosen" in out
+    assert "No model is saved" in err
+    assert not Path("m").exists()
+    assert json.loads(Path("f.json").read_text())["chosen"] is None
+    assert "<svg" in Path("f.svg").read_text()
+
+
+def test_a_number_is_a_regression_on_the_frontier_too(folder, capsys):
+    found, out = frontier(
+        "--budgets 0.5", capsys, "frontier scores.csv --target score --sensitive age --epochs 5 -o m"
+    )
+    assert found["task"] == "regression"
+    assert found["performance"] == "R^2"
+    assert "with R^2" in out
+
+
+def test_budgets_that_are_not_kept_are_told_once(folder, capsys):
+    line = FRONTIER.replace("20", "1")
+    assert run(shlex.split(f"{line} --budgets 0.05,0.02")) == 0
+    err = capsys.readouterr().err
+    assert err.count("Note: ") == 1
+    assert "More than budget 0.05, 0.02 is left on the rows trained on" in err
+
+
+def test_the_form_of_a_picture_is_told_by_its_name_and_the_seed_draws_it_again(folder, capsys):
+    for name, begins in (("a.png", b"\x89PNG"), ("a.SVG", b"<?xml"), ("a.pdf", b"%PDF")):
+        frontier(f"--budgets 0.5 --plot {name}", capsys)
+        assert Path(name).read_bytes().startswith(begins)
+    frontier("--budgets 0.5 --plot b.png", capsys)
+    assert Path("a.png").read_bytes() == Path("b.png").read_bytes()
+
+
 # ---- the gate ----------------------------------------------------------------------------------------------
 
 
@@ -266,6 +428,28 @@ CASES = {
     "identifier as feature": ("train ids.csv --target income --sensitive age --lam 1 -o m",
                               "at most 100 levels", "--drop"),
     "dates as feature": ("train dates.csv --target income --sensitive age --lam 1 -o m", "dates", "--drop"),
+    "both strengths": (f"{TRAIN} --lam 1 --budget 0.1", "--budget must come without --lam", "Leave one"),
+    "budget of zero": (f"{TRAIN} --budget 0", "--budget must lie above 0", "--lam 0"),
+    "budget in percent": (f"{TRAIN} --budget 10", "--budget must", "0.1"),
+    "both lists": (f"{FRONTIER} --budgets 0.1 --lams 1", "--budgets must come without --lams", "Leave one"),
+    "budgets in percent": (f"{FRONTIER} --budgets 50,10", "--budgets must lie above 0", "0.5,0.2,0.1"),
+    "budgets with a gap": (f"{FRONTIER} --budgets 0.5,,0.1", "numbers with commas", "0.5,0.2,0.1"),
+    "budgets that are none": (f"{FRONTIER} --budgets nan", "numbers with commas", "0.5,0.2,0.1"),
+    "negative lams": (f"{FRONTIER} --lams=-1,2", "--lams must not be negative", "1,10,100"),
+    "unknown rule": (f"{FRONTIER} --rule kne", "--rule must be one of", "Try 'knee'"),
+    "within what": (f"{FRONTIER} --rule knee --within 0.1", "--within must come with --rule within", "Leave"),
+    "within too much": (f"{FRONTIER} --within 1.5", "--within must be a share", "0.01"),
+    "no tolerance": (f"{FRONTIER} --rule equivalent", "must come with --tolerance", "too little to matter"),
+    "tolerance alone": (f"{FRONTIER} --tolerance 0.1", "must come with --rule equivalent", "Leave one"),
+    "tolerance and weight": (f"{FRONTIER} --rule equivalent --tolerance 0.1 --weight zone", "without --w",
+                             "Leave one"),
+    "validation": (f"{FRONTIER} --validation 0", "--validation must be a share", "0.2"),
+    "few to choose on": (f"{FRONTIER} --validation 0.16", "at least 52 rows to choose on. Got 48", "larger"),
+    "form of the picture": (f"{FRONTIER} --plot f.jpg", "--plot must end in .png, .svg", "frontier.png"),
+    "no folder for the picture": (f"{FRONTIER} --plot no/f.png", "--plot must be in a folder", "Make the"),
+    "one file for two": (f"{FRONTIER} --plot f.png --json f.png", "--json must not be the file of --plot",
+                         "another"),
+    "no epochs": (f"{FRONTIER} --epochs 0", "--epochs must", "Try 200"),
     "holdout": (f"{TRAIN} --lam 1 --holdout 2", "--holdout", "0.2"),
     "dataset": ("datasets adlut", "NAME must", "'adult'"),
 }  # fmt: skip
@@ -342,6 +526,7 @@ def test_a_full_disk_leaves_no_half_written_file(folder):
         "audit scores.csv --score score --sensitive age --json disk/a.json",
         "datasets classification -o disk/u.csv",
         "train scores.csv --target income --sensitive age --lam 0 --epochs 1 -o disk/m.frhsic",
+        "frontier scores.csv --target income --sensitive age --lams 1 --epochs 1 --plot disk/f.png -o m",
     ):
         script = inside.format(python=shlex.quote(sys.executable), arguments=arguments)
         done = subprocess.run(
@@ -351,7 +536,9 @@ def test_a_full_disk_leaves_no_half_written_file(folder):
         assert "No space left on device" in done.stderr
         assert "Traceback" not in done.stderr
         assert not [
-            name for name in done.stdout.splitlines() if name.endswith((".json", ".csv", ".frhsic", ".tmp"))
+            name
+            for name in done.stdout.splitlines()
+            if name.endswith((".json", ".csv", ".frhsic", ".png", ".tmp"))
         ]
 
 
@@ -416,6 +603,25 @@ def test_hostile_names_and_labels_do_no_harm_in_the_terminal(folder, capsys):
     assert "[red]\\x1b[31m\\u202egnp.exe[/red]" in out
     assert "x" * 200 not in out
     assert "<script>alert(1)</script>" not in Path("e.html").read_text()
+
+
+def test_hostile_names_do_no_harm_on_a_frontier(folder, capsys):
+    table = people()
+    evil = "$a$ [red]\x1b[31m\u202egnp.exe 年 _{2}"
+    table[evil] = table.pop("age")
+    table["<b>$" + "x" * 10_000] = table.pop("income")
+    write_table(table, "evil.parquet")
+    line = ["frontier", "evil.parquet", "--target", "<b>$" + "x" * 10_000, "--sensitive", evil]
+    line += shlex.split("--epochs 1 --budgets 0.5 -o m --json e.json --plot e.svg")
+    assert run(line) == 0
+    assert run([*line[:-1], "e.png"]) == 0
+    out, err = capsys.readouterr()
+    for text in (out, err, Path("e.json").read_text(), Path("e.svg").read_text()):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    assert "[red]\\x1b[31m\\u202egnp.exe" in out
+    assert "x" * 200 not in out
+    assert json.loads(Path("e.json").read_text())["sensitive"] == [evil]
 
 
 def test_ten_thousand_characters_are_cut_in_an_error(folder, capsys):
