@@ -5,11 +5,13 @@ import argparse
 from benchmarks import (
     adult,
     bounds,
+    budgets,
     calibration,
     collapse,
     convergence,
     coverage,
     micro,
+    path,
     peers,
     runtime,
     selection,
@@ -31,6 +33,8 @@ def main() -> None:
         bounds,
         selection,
         peers,
+        budgets,
+        path,
     ):
         name = module.__name__.rpartition(".")[2]
         command = commands.add_parser(name, help=(module.__doc__ or "").partition("\n")[0])
