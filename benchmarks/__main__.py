@@ -4,6 +4,7 @@ import argparse
 
 from benchmarks import (
     adult,
+    baselines,
     bounds,
     budgets,
     calibration,
@@ -35,6 +36,7 @@ def main() -> None:
         peers,
         budgets,
         path,
+        baselines,
     ):
         name = module.__name__.rpartition(".")[2]
         command = commands.add_parser(name, help=(module.__doc__ or "").partition("\n")[0])

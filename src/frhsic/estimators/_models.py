@@ -779,7 +779,7 @@ def fit_path(
         Strengths of the penalty; 0 is no penalty.
     budgets : sequence of float, optional
         Shares of the dependence of the unconstrained model, which comes first in what is returned, with ``lam
-        = 0``: one model more than budgets.
+        = 0``: one model more than budgets. It has the schedule of the others, a falling rate by default.
 
     Examples
     --------
