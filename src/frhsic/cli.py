@@ -566,28 +566,29 @@ def _judge(model: Any, name: str, data: _Data, rows: Any, seed: int, *, sure: bo
     from frhsic.inference import confidence_interval
 
     y, s, classes = data.y[rows], data.s[_tensor(rows)], data.classes
+    w = None if data.w is None else data.w[rows]
     scores = _scores(model, data.x.take(rows))
     if classes:
         columns = list(scores.values())
         best = columns[0] > 0.5 if len(columns) == 1 else np.argmax(columns, axis=0)
         found = model[-1].classes_[best.astype(int)]
-        most = max(float((y == label).mean()) for label in classes)
-        _say(
-            f"On {name} ({len(y):,}): accuracy {accuracy_score(y, found):.3f} (the commonest class alone: "
-            f"{most:.3f})."
-        )
+        most = max(float(np.average(y == label, weights=w)) for label in classes)
+        right = accuracy_score(y, found, sample_weight=w)
+        _say(f"On {name} ({len(y):,}): accuracy {right:.3f} (the commonest class alone: {most:.3f}).")
     else:
-        _say(f"On {name} ({len(y):,}): R^2 {r2_score(y, scores['score']):.3f}.")
+        _say(f"On {name} ({len(y):,}): R^2 {r2_score(y, scores['score'], sample_weight=w):.3f}.")
     for column, values in scores.items():
         what = "the score" if column == "score" else _quoted(column)
         for attribute in s.names:
             part = s.columns([attribute])
             if not sure:
-                gap = float(GDP()(_tensor(values), part))
+                gap = float(GDP()(_tensor(values), part, None if w is None else _tensor(w)))
                 _say(f"  GDP of {what} on {_short(attribute)}: {_number(gap)}.")
                 continue
             with _told():
-                interval = confidence_interval(values, part, dependence=GDP(), random_state=seed)
+                interval = confidence_interval(
+                    values, part, dependence=GDP(), random_state=seed, sample_weight=w
+                )
             _say(
                 f"  GDP of {what} on {_short(attribute)}: {_number(interval.estimate)}, {interval.level:.0%} "
                 f"interval {_number(interval.low)} to {_number(interval.high)}; chance alone gives "
@@ -927,7 +928,14 @@ def _reason(found: _Frontier, rule: str, within: float | None, tolerance: float 
         "knee": f"the bend of the front of {found.performance} against {gap}; the ends of the list place it",
     }.get(rule, "")
     if rule == "within" and found.chosen == 0:
-        why += ": no other is; --within allows more"
+        from frhsic.selection import matched_point
+
+        others = matched_point(found.points[1:], free, tolerance=within or 0.0)
+        why += (
+            ": no other is; --within allows more"
+            if others is None
+            else f": none of the others has less {gap}"
+        )
     if rule == "not-rejected" and point.test is not None:
         why = (
             f"the weakest penalty at which independence is not rejected (p = {_number(point.test.pvalue)}), "

@@ -103,7 +103,8 @@ class _Penalty(nn.Module, ABC):
         """Return what a budget is about: a value that no factor of z changes and independence makes zero.
 
         Z and predictions are centred and divided by their spread (probabilities are not), and from a measure
-        that is above zero for independent rows its value for a random pairing of the same rows is subtracted.
+        that is above zero for independent rows its value for a random pairing of the same rows is subtracted;
+        weights belong to S and travel with it.
         """
         return self._evaluated(z, prediction, s, y, weights, generator)
 
@@ -130,7 +131,8 @@ class _Penalty(nn.Module, ABC):
                 value = measure(chosen.z, chosen.s, chosen.weights)
                 if generator is not None and not measure.debiased:
                     order = torch.randperm(chosen.n, generator=generator).to(chosen.z.device)
-                    value = value - measure(chosen.z, chosen.s[order], chosen.weights)
+                    moved = None if chosen.weights is None else chosen.weights[order]  # as in `permuted`
+                    value = value - measure(chosen.z, chosen.s[order], moved)
             values.append(value)
             scaled = value if factor == 1.0 else factor * value
             total = scaled if total is None else total + scaled

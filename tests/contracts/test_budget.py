@@ -303,10 +303,10 @@ def test_a_budget_lowers_what_it_is_a_share_of(name):
     if options.pop("weighted", False):
         settings["sample_weight"] = np.where(s > 0.5, 2.0, 0.5)
     estimator = model(**(FAST | {"epochs": 40} | options))
-    first, fair = fit_path(estimator, X, y, budgets=[0.3], **settings)
+    first, held = fit_path(estimator, X, y, budgets=[0.3], **settings)
     assert first.relative_dependence_ == 1.0
-    assert fair.relative_dependence_ < 0.6
-    assert math.isfinite(fair.relative_dependence_)
+    assert held.relative_dependence_ < 0.6
+    assert math.isfinite(held.relative_dependence_)
 
 
 @pytest.mark.filterwarnings(MISSED)

@@ -36,7 +36,6 @@ from frhsic.kernels import Gaussian
 from frhsic.metrics import generalized_demographic_parity, normalized_hsic
 from frhsic.selection import (
     FrontierSearch,
-    Point,
     first_not_rejected,
     knee,
     last_equivalent,
@@ -699,7 +698,3 @@ def test_rows_that_do_not_belong_together_are_refused_at_once():
     rare[0] = 1.0
     with pytest.raises(ValueError, match=r"'sensitive_features' must vary among the rows set aside\. Got"):
         search().fit(X, y, sensitive_features=rare)
-
-
-def test_points_of_a_search_are_points():
-    assert all(type(point) is Point for point in fitted().points_)

@@ -489,3 +489,56 @@ def test_a_path_is_repeatable_and_follows_its_random_state():
     for a, b, c in zip(*runs, strict=True):
         np.testing.assert_array_equal(a.transform(X), b.transform(X))
         assert not np.array_equal(a.transform(X), c.transform(X))
+
+
+def test_each_budget_is_trained_in_a_stack_as_beside_the_unconstrained_net_alone():
+    settings = {
+        "penalty": budget_penalty(classes=True),
+        "epochs": EPOCHS,
+        "batch_size": 48,
+        "learning_rate": 1e-2,
+    }
+    rows = table()
+
+    def path(*budgets):
+        return train_path(
+            net(), binary_cross_entropy, rows, budgets=budgets, generator=generator(2), **settings
+        )
+
+    free, weak, strong = path(0.5, 0.1)
+    for budget, stacked in ((0.5, weak), (0.1, strong)):
+        first, alone = path(budget)
+        assert furthest(first.net, free.net) < CLOSE
+        assert furthest(alone.net, stacked.net) < CLOSE
+        assert alone.relative == pytest.approx(stacked.relative, abs=1e-8)
+    assert furthest(weak.net, strong.net) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "strengths", [{}, {"lams": [1.0], "budgets": [0.5]}, {"lams": []}, {"budgets": []}], ids=str
+)
+def test_a_path_takes_either_strengths_or_budgets(strengths):
+    with pytest.raises(
+        ValueError, match=r"^'lams' or 'budgets' must be given, one of them and not empty\. Got"
+    ):
+        train_path(
+            net(),
+            binary_cross_entropy,
+            table(),
+            penalty=default_penalty(),
+            generator=generator(),
+            **strengths,
+        )
+
+
+def test_budgets_need_something_to_bound():
+    with pytest.raises(ValueError, match=r"^'penalty' must be passed for budgets\. Got None\."):
+        train_path(net(), binary_cross_entropy, table(), budgets=[0.5], penalty=None, generator=generator())
+
+
+def test_a_stack_prints_the_layers_by_which_a_checkpoint_knows_it():
+    def prints(activation):
+        encoder = nn.Sequential(nn.Linear(4, 3), activation, nn.Linear(3, 2))
+        return repr(Stack([Net(encoder, nn.Linear(2, 1))] * 2))
+
+    assert prints(nn.ReLU()) != prints(nn.Tanh())

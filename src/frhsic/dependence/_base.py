@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from frhsic.data import Sensitive
+from frhsic.data import Kind, Sensitive
 from frhsic.kernels import Kernel
 
 _S_TYPES = (Tensor, Sensitive)
@@ -40,8 +41,8 @@ class Dependence(nn.Module, ABC):
         """Whether no z makes the value arbitrarily negative. A penalty refuses measures without a bound."""
         return True
 
-    def cheap_rows(self, width: int) -> int:  # noqa: ARG002
-        """Return the rows above which a value without gradients is no longer cheap, for z of a width."""
+    def cheap_rows(self, width: int, kinds: Sequence[Kind]) -> int:  # noqa: ARG002
+        """Return the rows above which a value without gradients is not cheap, for z so wide and such s."""
         return 4_096
 
     @property

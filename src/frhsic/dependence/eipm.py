@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from frhsic.data import Sensitive
+from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.dependence._numeric import signed_root
 from frhsic.dependence._smoothing import (
@@ -77,7 +78,7 @@ class EIPM(Dependence):
         self.range_s = check_range(range_s)
         self._ranges: tuple[float, ...] | None = None
 
-    def cheap_rows(self, width: int) -> int:  # noqa: ARG002
+    def cheap_rows(self, width: int, kinds: Sequence[Kind]) -> int:  # noqa: ARG002
         """Return 512: a product of two n x n matrices is formed."""
         return 512
 

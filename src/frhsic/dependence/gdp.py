@@ -93,9 +93,9 @@ class GDP(Dependence):
         self._ranges: tuple[float, ...] | None = None
         self._ends: tuple[float, float] | None = None
 
-    def cheap_rows(self, width: int) -> int:  # noqa: ARG002
-        """Return many: along one column the time is linear in n."""
-        return 65_536
+    def cheap_rows(self, width: int, kinds: Sequence[Kind]) -> int:
+        """Return many along one continuous column, where the time is linear in n."""
+        return 65_536 if kinds.count("continuous") <= 1 else super().cheap_rows(width, kinds)
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         w = row_weights(s, w)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
 
-from frhsic.data import Sensitive
+from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.dependence._centering import Estimator, both_centred, centred
 from frhsic.dependence._density import Density, effective_rows
@@ -99,9 +100,10 @@ class HSIC(Dependence):
         self.block_size = block_size
         self._density: Density | None = None
 
-    def cheap_rows(self, width: int) -> int:
-        """Return many for one column, whose factors are thin, and 4,096 for several."""
-        return 65_536 if width == 1 else super().cheap_rows(width)
+    def cheap_rows(self, width: int, kinds: Sequence[Kind]) -> int:
+        """Return many for one column each, whose factors are thin, and 4,096 otherwise."""
+        thin = width == 1 and len(kinds) == 1 and not self.kernel_z.fixed
+        return 65_536 if thin else super().cheap_rows(width, kinds)
 
     @property
     def debiased(self) -> bool:

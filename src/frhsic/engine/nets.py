@@ -85,10 +85,13 @@ class _Products(nn.Module):
         self._like = [copy.deepcopy(modules[0])]  # in a list: its own parameters are not trained
         self.count = len(modules)
         states = [dict(module.named_parameters()) for module in modules]
-        self.names = list(states[0])
         self.values = nn.ParameterList(
-            nn.Parameter(torch.stack([state[name].detach() for state in states])) for name in self.names
+            nn.Parameter(torch.stack([state[name].detach() for state in states])) for name in states[0]
         )
+
+    def extra_repr(self) -> str:
+        """Return the layers of one net: a checkpoint knows its run by them."""
+        return repr(self._like[0])
 
     def forward(self, x: Tensor) -> Tensor:
         """Return what each net makes of x, ``(n, p)`` or ``(m, n, p)``: ``(m, n, d)``."""

@@ -63,6 +63,14 @@ def train_path(
     >>> strong.history[-1].penalty < weak.history[-1].penalty
     True
     """
+    given = [strengths for strengths in (lams, budgets) if strengths is not None]
+    if len(given) != 1 or not len(given[0]):
+        raise ValueError(
+            "'lams' or 'budgets' must be given, one of them and not empty. "
+            f"Got lams={lams!r} and budgets={budgets!r}. Write budgets=[0.5, 0.1]."
+        )
+    if budgets is not None and penalty is None:
+        raise ValueError("'penalty' must be passed for budgets. Got None. Pass what they are to bound.")
     count = len(lams) if lams is not None else len(budgets or ()) + 1
     return run_all(
         Stack([net] * count),

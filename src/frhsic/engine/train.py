@@ -158,7 +158,7 @@ class Record:
 
     ``terms`` are the values of the terms of the penalty before their factors. With a budget, ``penalty`` is
     the debiased, scale-free dependence, ``relative`` its ratio to that of the unconstrained model in the same
-    epoch, and ``multiplier`` what the ratio was multiplied by in the last step.
+    epoch, and ``multiplier`` the weight of the constraint from then on.
     """
 
     epoch: int
@@ -183,8 +183,8 @@ class Record:
 class Trained:
     """What training gives back: the net, the epochs, the penalty with its scales, the epoch kept.
 
-    With a budget, ``relative`` is the dependence of the net over that of the unconstrained one, both on all
-    rows trained on.
+    With a budget, ``relative`` is the dependence of the net over that of the unconstrained one, both as they
+    are given back (after early stopping each of its own best epoch) and on all rows trained on.
     """
 
     net: Net
@@ -520,10 +520,13 @@ class _Run:
         """Return the rows on which the dependence is measured at once."""
         assert self.fixed_s is not None  # noqa: S101
         z, prediction = self._encoded(self.rows[torch.arange(1)])
-        return min(
-            term.dependence.cheap_rows((z if term.on == "representation" else prediction).shape[-1])
-            for _, term in self.fixed_s.pairs
-        )
+        assert self.rows.s is not None  # noqa: S101
+        cheap = []
+        for _, term in self.fixed_s.pairs:
+            s = self.rows.s if term.columns is None else self.rows.s.columns(term.columns[0])
+            width = (z if term.on == "representation" else prediction).shape[-1]
+            cheap.append(term.dependence.cheap_rows(width, s.kinds))
+        return min(cheap)
 
     @torch.no_grad()
     def _measured(self) -> tuple[list[float | None], list[float | None]]:
@@ -671,11 +674,13 @@ class _Run:
                 "few of each, so that early stopping would not see it. Set more rows aside, or do not stop "
                 "early."
             )
+        strengths = self.lams or [0.0] * self.count
+        objectives = [loss + lam * d for loss, lam, d in zip(losses, strengths, penalties, strict=True)]
+        self._refuse_not_finite(losses, objectives, epoch, "on the rows set aside")
         stale = [self._stale(k) for k in range(self.count)]
         nets: list[Net] = []
         for k, (loss, penalty) in enumerate(zip(losses, penalties, strict=True)):
             rank = self._rank(k, loss, penalty, relative[k])
-            self._refuse_not_finite([loss], [rank[1]], epoch, "on the rows set aside")
             best = self.best[k]
             if not stale[k] and (best is None or rank < best.rank):
                 nets = [self.net] if isinstance(self.net, Net) else nets or self.net.nets()

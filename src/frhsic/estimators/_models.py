@@ -780,6 +780,7 @@ def fit_path(
     budgets : sequence of float, optional
         Shares of the dependence of the unconstrained model, which comes first in what is returned, with ``lam
         = 0``: one model more than budgets. It has the schedule of the others, a falling rate by default.
+        Whether a budget was kept is in ``relative_dependence_``; only ``fit`` warns.
 
     Examples
     --------
@@ -798,8 +799,8 @@ def fit_path(
     lams, budgets = _strengths(lams, "lams"), _strengths(budgets, "budgets")
     if (lams is None) == (budgets is None) or not (lams or budgets):
         raise ValueError(
-            "'lams' or 'budgets' must be given, one of them and not empty. Got both, or neither. "
-            "Write budgets=[0.5, 0.1]."
+            "'lams' or 'budgets' must be given, one of them and not empty. "
+            f"Got lams={lams!r} and budgets={budgets!r}. Write budgets=[0.5, 0.1]."
         )
     settings: list[tuple[float | None, float | None]] = [(lam, None) for lam in lams or ()]
     if budgets is not None:

@@ -32,7 +32,7 @@ class Point(Result):
     equivalence : EquivalenceResult or None
         A test whose null hypothesis is a dependence of at least the tolerance.
     lower : float or None
-        The lower confidence limit of the dependence.
+        The lower confidence limit of the dependence; of several columns the greatest, each for itself.
     budget : float or None
         The share of the unconstrained model's dependence that it was allowed in training.
 

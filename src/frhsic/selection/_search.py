@@ -114,7 +114,8 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     -----
     **Optimism.** The chosen model was chosen on these rows. Its interval is that of a single model fixed
     beforehand and its dependence and performance look better than they will be, the more so the more models
-    and the fewer rows there were. Audit it on rows that took no part. Only ``last_equivalent`` keeps its
+    and the fewer rows there were. Audit it on rows that took no part. Whether a budget was kept is in
+    ``results_``, not in a warning. Only ``last_equivalent`` keeps its
     level, and only about the tolerance.
 
     **Several sensitive columns** are judged one by one. A point has the greatest dependence, the greatest
@@ -126,7 +127,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     the penalty is given levels of y.
 
     **Cost.** With 6,000 held-out rows and 50 columns of Z (Adult), one thread, a model takes 0.6 seconds to
-    judge, 3.4 more with ``representation=True`` and 0.5 more with ``test=True``. With 24,000 rows to train on
+    judge, 3.4 more with ``representation=True`` and 0.5 more with both tests. With 24,000 rows to train on
     that is less than ten epochs of the path.
 
     Examples
@@ -412,7 +413,9 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         n = len(s)
         _refuse_few(
-            round(share * n), "'validation' must set aside", f"{n} rows came. Pass more, or a larger share."
+            math.ceil(share * n),
+            "'validation' must set aside",
+            f"{n} rows came. Pass more, or a larger share.",
         )
         labels = None
         if y is not None and isinstance(self._last, FRHSICClassifier):
