@@ -305,11 +305,11 @@ def _draw(runs: list[dict[str, Any]]) -> None:
                 rows = [one for one in chosen if one["strength"] == strength]
                 share = [one["dependence_in"] / free[one["repeat"]]["dependence_in"] for one in rows]
                 curve.append((statistics.mean(share), _mean(rows, "performance_out")))
-            curve.sort()
+            curve = sorted(pair for pair in curve if pair[0] > 0.02)
             bottom.plot(*zip(*curve, strict=True), style, color=colour, ms=4, lw=1, label=label)
-        bottom.set_xscale("symlog", linthresh=0.02)
-        bottom.set_xlim(-0.005, 1.3)
-        bottom.set_xticks([0, 0.05, 0.1, 0.5, 1], ["0", "5%", "10%", "50%", "100%"])
+        bottom.set_xscale("log")
+        bottom.set_xticks([0.05, 0.1, 0.2, 0.5, 1.0], ["5%", "10%", "20%", "50%", "100%"], fontsize=8)
+        bottom.minorticks_off()
         bottom.set_xlabel("dependence left, held in")
     axes[0, 0].set_ylabel("dependence left")
     axes[1, 0].set_ylabel("$R^2$ (Crime) or accuracy, held out")

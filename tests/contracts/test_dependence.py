@@ -315,6 +315,26 @@ def test_second_derivatives_of_gaussian_hsic_are_those_of_the_value(estimator, w
     assert torch.autograd.gradgradcheck(lambda x: measure(x, s, w if weighted else None), z)
 
 
+@pytest.mark.parametrize("lead", [(), (2,)])
+@pytest.mark.parametrize(
+    "kernel", [Gaussian("scale-free"), Gaussian("scale-free", whiten=True), Linear()], ids=str
+)
+@pytest.mark.parametrize("estimator", ["biased", "unbiased"])
+def test_derivatives_of_normalised_hsic_are_those_of_the_plain_ratio(estimator, kernel, lead):
+    z, s, _ = sample(9, lead=lead)
+    z.requires_grad_()
+    measure = HSIC(kernel, Gaussian(1.0), estimator=estimator, normalized=True)
+    L = Gaussian(1.0).gram(s.values, s.values)
+    values = measure(z, s), measure._ratio(z, L, None)
+    torch.testing.assert_close(*values, rtol=1e-9, atol=1e-12)
+    first = [torch.autograd.grad(value.sum(), z, create_graph=True)[0] for value in values]
+    torch.testing.assert_close(*first, rtol=1e-7, atol=1e-10)
+    (quick,) = torch.autograd.grad(measure(z, s).sum(), z)  # without a graph: the fused gradient
+    torch.testing.assert_close(quick, first[1], rtol=1e-7, atol=1e-10)
+    second = [torch.autograd.grad(gradient.square().sum(), z)[0] for gradient in first]
+    torch.testing.assert_close(*second, rtol=1e-6, atol=1e-9)
+
+
 FUNCTIONAL = {
     "fixed": HSIC(Gaussian(1.0), Gaussian(1.0)),
     "fixed unbiased": HSIC(Gaussian(1.0), Gaussian(1.0), estimator="unbiased"),

@@ -381,3 +381,26 @@ def test_a_fixed_kernel_means_the_same_once_centred_whatever_it_is_bound_to(name
             torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
         else:
             assert name == "Product"
+
+
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_the_fused_gradients_of_distances_are_those_of_the_sum(lead):
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(*lead, 7, 2, generator=g, dtype=torch.float64)
+    x[..., 3, :] = x[..., 1, :]  # equal rows have no direction
+    M = torch.randn(7, 7, generator=g, dtype=torch.float64)
+    M = M + M.T
+    M = M - M.mean(dim=0) - M.mean(dim=1, keepdim=True) + M.mean()
+    plain, fused = (x.clone().requires_grad_() for _ in range(2))
+    gap = plain.unsqueeze(-2) - plain.unsqueeze(-3)
+    squared = gap.square().sum(dim=-1)
+    D = torch.where(squared > 0, torch.where(squared > 0, squared, 1.0).sqrt(), 0.0)
+    expected = -1.5 * (M * D).sum(dim=(-2, -1))
+    found = Energy().inner(fused, M, 3.0)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    one, other = (
+        torch.autograd.grad(v.sum(), y, create_graph=True)[0] for v, y in ((expected, plain), (found, fused))
+    )
+    torch.testing.assert_close(other, one, rtol=1e-10, atol=1e-12)
+    second, again = (torch.autograd.grad(v.square().sum(), y)[0] for v, y in ((one, plain), (other, fused)))
+    torch.testing.assert_close(again, second, rtol=1e-8, atol=1e-10)

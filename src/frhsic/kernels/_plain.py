@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -125,6 +125,46 @@ class Energy(_Anchored):
     def diagonal(self, x: Tensor) -> Tensor:
         """Return the norms, shape ``(..., n)``."""
         return torch.linalg.vector_norm(self._moved(x), dim=-1)
+
+    def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
+        """Return -factor/2 sum_ij M_ij |x_i - x_j|, shape ``(...)``: rows of M sum to zero, so norms drop."""
+        x = self._moved(x)
+        if x.requires_grad and torch.is_grad_enabled():
+            try:
+                value: Tensor = _Distances.apply(x, M, factor)  # type: ignore[no-untyped-call]
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError:
+                pass  # torch.func needs another kind of function
+            else:
+                return value
+        return (distances(x, x) * M).sum(dim=(-2, -1)) * (-0.5 * factor)
+
+
+class _Distances(torch.autograd.Function):
+    """The sum -factor/2 sum_ij M_ij |x_i - x_j| for a symmetric M, and its gradient by one matrix product.
+
+    With W_ij = M_ij / |x_i - x_j| (zero for equal rows) the gradient is factor (W x - diag(W 1) x).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, M: Tensor, factor: float) -> Tensor:
+        D = distances(x, x)
+        ctx.factor, ctx.distances = factor, D
+        ctx.save_for_backward(x, M)
+        return (D * M).sum(dim=(-2, -1)) * (-0.5 * factor)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        x, M = ctx.saved_tensors
+        D = ctx.distances
+        if torch.is_grad_enabled():  # a second derivative is wanted: distances that autograd can follow
+            squared = (x.unsqueeze(-2) - x.unsqueeze(-3)).square().sum(dim=-1)
+            D = torch.where(squared > 0, torch.where(squared > 0, squared, 1.0).sqrt(), 0.0)
+        W = torch.where(D > 0, M / torch.where(D > 0, D, 1.0), 0.0)
+        x = x - x.mean(dim=-2, keepdim=True)
+        G = W @ x - W.sum(dim=-1, keepdim=True) * x
+        return (ctx.factor * grad)[..., None, None] * G, None, None
 
 
 @dataclass(frozen=True, eq=False)
