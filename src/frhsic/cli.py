@@ -439,13 +439,13 @@ def train(
 
 def _say_relative(relative: float | None, budget: float | None) -> None:
     """Say how much of the dependence is left where a share of it was asked for."""
-    from frhsic.estimators._models import _BUDGET
+    from frhsic.estimators._models import BUDGET
 
     if relative is None or math.isnan(relative):
         return
     _say(
         f"  Normalised HSIC of the score is {_share(relative)} of that of a model trained beside it without "
-        f"penalty; asked: at most {_share(budget or _BUDGET)}. GDP falls more slowly: HSIC is of the nature "
+        f"penalty; asked: at most {_share(budget or BUDGET)}. GDP falls more slowly: HSIC is of the nature "
         "of a square."
     )
 
@@ -1011,7 +1011,7 @@ def _show_frontier(found: _Frontier) -> None:
 
 def _say_missed(found: _Frontier) -> None:
     """Say which budgets are not kept."""
-    from frhsic.estimators._models import _MET
+    from frhsic.estimators._models import MET
 
     reached = found.columns["relative_dependence"]
     if math.isnan(reached[0]):
@@ -1023,7 +1023,7 @@ def _say_missed(found: _Frontier) -> None:
     missed = [
         f"{point.budget:g}"
         for point, share in zip(found.points, reached, strict=True)
-        if point.budget is not None and share > _MET * point.budget
+        if point.budget is not None and share > MET * point.budget
     ]
     if missed:
         _say(

@@ -367,9 +367,10 @@ def test_hsic_of_one_column_by_thin_factors_is_the_definition(n, case, normalize
     p = None if p is None else p / p.sum()
     expected = whole_hsic(z[:, 0].numpy(), s[:, 0].numpy(), p, 0.8, 0.6, normalized)
     kernels = Gaussian(0.8), Gaussian(0.6)
-    found = factored_hsic(z, s, weights if p is None else torch.from_numpy(p), *kernels, estimator)
+    given = weights if p is None else torch.from_numpy(p)
+    found = factored_hsic(z[None], s, given, [kernels[0]], kernels[1], estimator)
     assert found is not None
-    zs, zz, ss = (x.item() for x in found)
+    ((zs, zz, ss),) = ([x.item() for x in three] for three in found)
     assert finished(zs, zz, ss, normalized, False) == pytest.approx(expected, rel=1e-9)
     measure = HSIC(*kernels, estimator=estimator, normalized=normalized)
     assert measure(z, s, weights).item() == pytest.approx(expected, rel=1e-9)
@@ -401,5 +402,5 @@ def test_hsic_without_gradients_is_the_one_with_gradients(n, d, case, kernel):
 
 def test_sides_without_a_thin_factor_are_declined():
     z, s, _ = sample(600, d=1)
-    assert factored_hsic(z, s, None, Laplace(0.01), Gaussian(1.0), "biased") is None
-    assert factored_hsic(z, s, None, Gaussian(1.0), Laplace(0.01), "biased") is None
+    assert factored_hsic(z[None], s, None, [Laplace(0.01)], Gaussian(1.0), "biased") is None
+    assert factored_hsic(z[None], s, None, [Gaussian(1.0)], Laplace(0.01), "biased") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations_with_replacement
 
 import torch
@@ -94,19 +95,30 @@ def tiled_hsic(
 
 
 def factored_hsic(
-    z: Tensor, s: Tensor, weights: Tensor | None, kernel_z: Kernel, kernel_s: Kernel, estimator: Estimator
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the same three numbers for one model in time linear in n, or None unless both sides are thin."""
-    factors = [pivoted_factor(kernel, x, _WIDEST) for kernel, x in ((kernel_z, z), (kernel_s, s))]
-    w = (z.new_full((len(s),), 1.0 / len(s)) if weights is None else weights).double()
-    found = [_from_factor(F, w) for F in factors if F is not None]
-    if len(found) < 2:
+    models: Tensor,
+    s: Tensor,
+    weights: Tensor | None,
+    kernels_z: Sequence[Kernel],
+    kernel_s: Kernel,
+    estimator: Estimator,
+) -> list[tuple[Tensor, Tensor, Tensor]] | None:
+    """Return the same three numbers for each model in time linear in n, or None unless all sides are thin."""
+    w = (models.new_full((len(s),), 1.0 / len(s)) if weights is None else weights).double()
+    F = pivoted_factor(kernel_s, s, _WIDEST)
+    if F is None:
         return None
-    (G, sums_z), (F, sums_s) = found
-    kl = (G.mT @ (F / w[:, None])).square().sum()
-    both = ((kl, sums_z, sums_s), (sums_z.square, sums_z, sums_z), (sums_s.square, sums_s, sums_s))
-    zs, zz, ss = (hsic_from_sums(*sums, w, estimator) for sums in both)
-    return zs, zz, ss
+    columns, sums_s = _from_factor(F, w)
+    found = []
+    for z, kernel_z in zip(models, kernels_z, strict=True):
+        G = pivoted_factor(kernel_z, z, _WIDEST)
+        if G is None:
+            return None
+        own, sums_z = _from_factor(G, w)
+        kl = (own.mT @ (columns / w[:, None])).square().sum()
+        pairs = ((kl, sums_z, sums_s), (sums_z.square, sums_z, sums_z), (sums_s.square, sums_s, sums_s))
+        zs, zz, ss = (hsic_from_sums(*sums, w, estimator) for sums in pairs)
+        found.append((zs, zz, ss))
+    return found
 
 
 def _from_factor(F: Tensor, w: Tensor) -> tuple[Tensor, GramSums]:

@@ -16,6 +16,7 @@ from frhsic.dependence._numeric import signed_root
 from frhsic.dependence._permutations import permuted_hsic
 from frhsic.dependence._tiles import TILE, WHOLE, factored_hsic, tiled_hsic
 from frhsic.kernels import Gaussian, Kernel, default_kernel
+from frhsic.kernels._base import applied
 from frhsic.kernels._scale import sum_dtype
 
 
@@ -139,11 +140,9 @@ class HSIC(Dependence):
         if quick and self.block_size is None and n > TILE and z.shape[-1] == 1:
             value = self._thin(z, s.values, w, kernel_s)
         block = self.block_size or (n if n <= (TILE if quick else WHOLE) else TILE)
-        if value is not None:
-            pass
-        elif block >= n:
+        if value is None and block >= n:
             value = self._whole(z, s.values, w, kernel_s)
-        else:
+        elif value is None:
             kernel_z = self.kernel_z.bind(z, w)
             zs, zz, ss = tiled_hsic(
                 z, s.values, w, kernel_z, kernel_s, block, self.estimator, self.normalized
@@ -158,12 +157,12 @@ class HSIC(Dependence):
         """
         if (z.ndim > 2 and self.kernel_z.fixed) or not self.kernel_z.bound < float("inf"):
             return None
-        values = []
-        for model in z.reshape(-1, *z.shape[-2:]):
-            found = factored_hsic(model, s, w, self.kernel_z.bind(model, w), kernel_s, self.estimator)
-            if found is None:
-                return None
-            values.append(self._normalized(*found) if self.normalized else found[0])
+        models = z.reshape(-1, *z.shape[-2:])
+        kernels = [self.kernel_z.bind(model, w) for model in models]
+        found = factored_hsic(models, s, w, kernels, kernel_s, self.estimator)
+        if found is None:
+            return None
+        values = [self._normalized(*three) if self.normalized else three[0] for three in found]
         return torch.stack(values).reshape(z.shape[:-2]).to(z.dtype)
 
     def _kernel_s(self, s: Sensitive) -> Kernel:
@@ -194,16 +193,10 @@ class HSIC(Dependence):
         if not self.normalized:
             M, factor = centred(L, w, self.estimator)
             return self.kernel_z.bind_inner(z, M, factor, w)
+        value = None
         if w is None and z.requires_grad and torch.is_grad_enabled():
-            try:
-                value: Tensor = _Fused.apply(z, L, self)  # type: ignore[no-untyped-call]
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError:
-                pass  # torch.func needs another kind of function, which costs what the fusion saves
-            else:
-                return value
-        return self._ratio(z, L, w)
+            value = applied(_Fused, z, L, self)
+        return self._ratio(z, L, w) if value is None else value
 
     def _ratio(self, z: Tensor, L: Tensor, w: Tensor | None) -> Tensor:
         # Both sides centred: small entries do not cancel, and Cauchy-Schwarz holds for what is computed.

@@ -63,12 +63,7 @@ def train_path(
     >>> strong.history[-1].penalty < weak.history[-1].penalty
     True
     """
-    given = [strengths for strengths in (lams, budgets) if strengths is not None]
-    if len(given) != 1 or not len(given[0]):
-        raise ValueError(
-            "'lams' or 'budgets' must be given, one of them and not empty. "
-            f"Got lams={lams!r} and budgets={budgets!r}. Write budgets=[0.5, 0.1]."
-        )
+    check_strengths(lams, budgets)
     if budgets is not None and penalty is None:
         raise ValueError("'penalty' must be passed for budgets. Got None. Pass what they are to bound.")
     count = len(lams) if lams is not None else len(budgets or ()) + 1
@@ -86,3 +81,13 @@ def train_path(
         generator=generator,
         validation=validation,
     )
+
+
+def check_strengths(lams: Sequence[float] | None, budgets: Sequence[float] | None) -> None:
+    """Refuse all but one of the two, with something in it."""
+    given = [strengths for strengths in (lams, budgets) if strengths is not None]
+    if len(given) != 1 or not len(given[0]):
+        raise ValueError(
+            "'lams' or 'budgets' must be given, one of them and not empty. "
+            f"Got lams={lams!r} and budgets={budgets!r}. Write budgets=[0.5, 0.1]."
+        )

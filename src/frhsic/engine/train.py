@@ -397,9 +397,9 @@ class _Run:
         with Progress("training", self.epochs * steps) as bar:
             bar.advance(start * steps)
             for epoch in range(start, self.epochs):
-                if all(map(self._stale, range(self.count))):
-                    break
                 stale = [self._stale(k) for k in range(self.count)]
+                if all(stale):
+                    break
                 records = self._epoch(epoch, bar)
                 if epoch == 0:
                     self._tell_skipped(records[0], steps)
@@ -536,7 +536,7 @@ class _Run:
         self.net.eval()
         value = self._dependence(self.net, self.judged)
         self.multipliers.update(value)
-        return _ratios(value), list(self.multipliers.values)
+        return _ratios(value), [*self.multipliers.values]
 
     @torch.no_grad()
     def _dependence(self, net: nn.Module, parts: Sequence[Tensor]) -> Tensor:
@@ -674,13 +674,13 @@ class _Run:
                 "few of each, so that early stopping would not see it. Set more rows aside, or do not stop "
                 "early."
             )
-        strengths = self.lams or [0.0] * self.count
+        strengths = self.lams or [0.0] * self.count  # with a budget the loss alone
         objectives = [loss + lam * d for loss, lam, d in zip(losses, strengths, penalties, strict=True)]
         self._refuse_not_finite(losses, objectives, epoch, "on the rows set aside")
         stale = [self._stale(k) for k in range(self.count)]
         nets: list[Net] = []
-        for k, (loss, penalty) in enumerate(zip(losses, penalties, strict=True)):
-            rank = self._rank(k, loss, penalty, relative[k])
+        for k, objective in enumerate(objectives):
+            rank = self._rank(k, objective, relative[k])
             best = self.best[k]
             if not stale[k] and (best is None or rank < best.rank):
                 nets = [self.net] if isinstance(self.net, Net) else nets or self.net.nets()
@@ -695,18 +695,17 @@ class _Run:
             for k in range(self.count)
         ]
 
-    def _rank(self, k: int, loss: float, penalty: float, relative: float | None) -> tuple[int, float]:
-        """Return what early stopping minimises: within the budget the loss, before that the excess."""
-        if self.budgets is None:
-            return 0, loss + (self.lams or [0.0])[k] * penalty
-        if k == 0 or relative is None or relative <= FEASIBLE * self.budgets[k - 1]:
-            return 0, loss
-        return 1, relative
+    def _rank(self, k: int, objective: float, relative: float | None) -> tuple[int, float]:
+        """Return what early stopping minimises: within the budget the objective, before that the excess."""
+        if self.budgets is None or k == 0 or relative is None:
+            return 0, objective
+        return (0, objective) if relative <= FEASIBLE * self.budgets[k - 1] else (1, relative)
 
     def _stale(self, k: int) -> bool:
         best = self.best[k]
-        waited = best is not None and len(self.histories[k]) - 1 - best.epoch >= self.training.patience
-        return waited and best is not None and best.rank[0] == 0
+        if best is None or best.rank[0] > 0:
+            return False
+        return len(self.histories[k]) - 1 - best.epoch >= self.training.patience
 
     def _fingerprint(self, penalty: Penalty | PenaltySum | None) -> dict[str, Any]:
         """Return all that must be the same for a checkpoint to be of this run."""

@@ -44,7 +44,7 @@ from frhsic.engine.nets import (
     make_net,
     squared_error,
 )
-from frhsic.engine.path import train_path
+from frhsic.engine.path import check_strengths, train_path
 from frhsic.engine.train import MIN_BATCH, Rows, Trained, Training, own_randomness, train
 from frhsic.estimators._scaling import Rule, Scaling, fit_sensitive
 from frhsic.kernels import Gaussian
@@ -52,8 +52,8 @@ from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty
 
 _CHUNK = 65_536  # rows that a prediction holds at a time
 _MOST_CATEGORIES = 100
-_MET = 1.15  # times its budget: what a model may have without a warning
-_BUDGET = 0.1  # where neither a budget nor a lambda is given
+MET = 1.15  # times its budget: what a model may have without a warning
+BUDGET = 0.1  # where neither a budget nor a lambda is given
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +252,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """The strength as one would write it."""
         if self.lam is not None:
             return f"lam = {self.lam:g}"
-        return f"budget = {_BUDGET if self.budget is None else self.budget:g}"
+        return f"budget = {BUDGET if self.budget is None else self.budget:g}"
 
     def _read_sensitive(self, sensitive_features: Any, n: int) -> Sensitive | None:
         if self._penalised and n < MIN_BATCH:
@@ -291,7 +291,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         with own_randomness(task.generator, task.device):
             net, scaling = self._start(task)
             if self.lam is None:
-                budget = _BUDGET if self.budget is None else float(self.budget)
+                budget = BUDGET if self.budget is None else float(self.budget)
                 done = self._path(task, net, scaling, budgets=[budget])[1]
                 _tell_missed(done, budget)
             else:
@@ -797,11 +797,7 @@ def fit_path(
             f"Got {type(estimator).__name__}. Fit the earlier steps of a Pipeline first."
         )
     lams, budgets = _strengths(lams, "lams"), _strengths(budgets, "budgets")
-    if (lams is None) == (budgets is None) or not (lams or budgets):
-        raise ValueError(
-            "'lams' or 'budgets' must be given, one of them and not empty. "
-            f"Got lams={lams!r} and budgets={budgets!r}. Write budgets=[0.5, 0.1]."
-        )
+    check_strengths(lams, budgets)
     settings: list[tuple[float | None, float | None]] = [(lam, None) for lam in lams or ()]
     if budgets is not None:
         settings = [(0.0, None)] + [(None, budget) for budget in budgets]
@@ -1006,7 +1002,7 @@ def _tell_missed(done: Trained, budget: float) -> None:
             ConvergenceWarning,
             stacklevel=4,
         )
-    elif done.relative > _MET * budget:
+    elif done.relative > MET * budget:
         warnings.warn(
             f"The model has {done.relative:.3g} of the dependence of the unconstrained one, above its budget "
             f"of {budget:g}. Train for more epochs, with larger batches, or allow a larger budget.",

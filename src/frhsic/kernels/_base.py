@@ -5,12 +5,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 Tiles = Callable[[slice, slice], Tensor]
+
+
+def applied(function: type[torch.autograd.Function], *arguments: Any) -> Tensor | None:
+    """Return what a fused function gives, or None under ``torch.func`` (vmap, grad, jacrev).
+
+    There a function must have ``setup_context``, whose dispatch costs as much time as one of the products at
+    batch size: only what needs another form pays for it.
+    """
+    try:
+        value: Tensor = function.apply(*arguments)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        return None
+    return value
 
 
 class Kernel(ABC):

@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from frhsic.kernels._base import Kernel
+from frhsic.kernels._base import Kernel, applied
 from frhsic.kernels._scale import distances, weighted_mean, whitening
 
 
@@ -130,13 +130,8 @@ class Energy(_Anchored):
         """Return -factor/2 sum_ij M_ij |x_i - x_j|, shape ``(...)``: rows of M sum to zero, so norms drop."""
         x = self._moved(x)
         if x.requires_grad and torch.is_grad_enabled():
-            try:
-                value: Tensor = _Distances.apply(x, M, factor)  # type: ignore[no-untyped-call]
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError:
-                pass  # torch.func needs another kind of function
-            else:
+            value = applied(_Distances, x, M, factor)
+            if value is not None:
                 return value
         return (distances(x, x) * M).sum(dim=(-2, -1)) * (-0.5 * factor)
 

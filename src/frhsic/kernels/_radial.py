@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from frhsic.kernels._base import Kernel, Tiles
+from frhsic.kernels._base import Kernel, Tiles, applied
 from frhsic.kernels._scale import (
     Rule,
     distances,
@@ -250,13 +250,8 @@ def gaussian_inner(x: Tensor, M: Tensor, rate: float | None = 1.0, factor: float
     scale-free, one over the mean squared distance 2 sum_i |x_i|^2 / n of centred rows; since the value
     depends on rate |x|^2 only, the gradient is then G_i - (2 rate / n) (sum_j G_j . x_j) x_i.
     """
-    try:
-        value: Tensor = _Fused.apply(x, M, rate, factor)  # type: ignore[no-untyped-call]
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError:
-        # Under torch.func (vmap, grad, jacrev) a Function must have setup_context, whose dispatch costs as
-        # much time as one of the products at batch size; so only what needs it pays for it.
+    value = applied(_Fused, x, M, rate, factor)
+    if value is None:
         value = _Composable.apply(x, M, rate, factor)  # type: ignore[no-untyped-call]
     return value
 
