@@ -16,6 +16,7 @@ from benchmarks import (
     peers,
     runtime,
     selection,
+    sweep,
 )
 
 
@@ -24,6 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for module in (
+        sweep,
         micro,
         convergence,
         runtime,
@@ -38,7 +40,7 @@ def main() -> None:
         path,
         baselines,
     ):
-        name = module.__name__.rpartition(".")[2]
+        name = "run" if module is sweep else module.__name__.rpartition(".")[2]
         command = commands.add_parser(name, help=(module.__doc__ or "").partition("\n")[0])
         module.add_arguments(command)
         command.set_defaults(run=module.run)

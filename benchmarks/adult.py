@@ -4,7 +4,7 @@ import argparse
 import statistics
 import time
 
-from benchmarks._protocol import SEEDS, adult, frhsic_published, published_gdp
+from benchmarks._protocol import SEEDS, frhsic_published, published_gdp, split_of
 from benchmarks._record import Runs
 
 # Accuracy and GDP (grid, logits) as published, with their standard deviations over the five splits.
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> None:
         for lam in PUBLISHED:
             if not runs.missing(lam=lam, seed=seed, epochs=arguments.epochs):
                 continue
-            split = split or adult(repeat)
+            split = split or split_of("adult", repeat)
             start = time.perf_counter()
             model = frhsic_published(lam, seed, arguments.epochs)
             model.fit(split.x, split.y, sensitive_features=split.s)

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.preprocessing import MinMaxScaler
 
 import frhsic.baselines
-from benchmarks._protocol import SEEDS, Array, Split, adult, published, published_gdp
+from benchmarks._protocol import SEEDS, Array, Split, published, published_gdp, split_of
 from benchmarks._record import Runs
 from frhsic.baselines import UNFAIR, Method, Residualizer, adversarial_fairness, correlation_remover
 from frhsic.estimators import fit_path
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> None:
             lams = [lam for lam in asked if runs.missing(lam=lam, **same)]
             if not lams:
                 continue
-            split = adult(repeat)
+            split = split_of("adult", repeat)
             start = time.perf_counter()
             estimator = method.classifier(epochs=arguments.epochs, random_state=seed)
             models = fit_path(estimator, split.x, split.y, lams=lams, sensitive_features=split.s)
@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> None:
             same = {"method": name, "lam": 1.0, "seed": seed, "epochs": arguments.epochs}
             if not runs.missing(**same):
                 continue
-            split = adult(repeat)
+            split = split_of("adult", repeat)
             start = time.perf_counter()
             logits = logits_of(split, seed, arguments.epochs)
             seconds = round(time.perf_counter() - start, 1)

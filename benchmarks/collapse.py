@@ -10,7 +10,7 @@ import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 
-from benchmarks._protocol import SEEDS, Split, adult, published_gdp
+from benchmarks._protocol import SEEDS, Split, published_gdp, split_of
 from benchmarks._record import Runs
 from frhsic import GDP, HSIC, FRHSICClassifier, Penalty, Training
 from frhsic.kernels import Gaussian
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> None:
             }  # fmt: skip
             if not runs.missing(**key):
                 continue
-            split = split or adult(repeat)
+            split = split or split_of("adult", repeat)
             kernel, every = SCALES.get(scale, (None, None))
             measure = HSIC(kernel, estimator="unbiased" if estimator == "unbiased" else "biased")
             lam = LAM if scale in SCALES else float(scale.rpartition(" ")[2] or 0)

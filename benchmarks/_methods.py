@@ -1,0 +1,72 @@
+"""The methods of the reproduction: what trains them, in which order they stand, and in which colour."""
+
+from dataclasses import dataclass
+
+from frhsic import FRHSICClassifier, FRHSICRegressor, Training, baselines
+from frhsic.baselines import Method
+from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty
+
+# One grid for every method: the published nine lambdas, and as many budgets.
+LAMS = (0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0)
+BUDGETS = (0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A method as tables, figures and published files know it.
+
+    ``method`` is None for this package's own default, which has one penalty for lambdas and one for budgets.
+    An adversary has no measured dependence that a budget could be a share of.
+    """
+
+    name: str
+    method: Method | None
+    colour: str
+    marker: str
+    published: str | None
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The forms of the objective that it has: "lam", "budget" or both."""
+        return ("lam",) if self.name in ("Unfair", "ADV", "LAFTR (binned)") else ("lam", "budget")
+
+    def strengths(self, form: str) -> tuple[float, ...]:
+        """Return the strengths of its rows; Unfair has one of strength 0."""
+        if self.name == "Unfair":
+            return (0.0,)
+        return LAMS if form == "lam" else BUDGETS
+
+    def estimator(
+        self, form: str, *, regression: bool, epochs: int, seed: int, checkpoint: str | None = None
+    ) -> FRHSICClassifier | FRHSICRegressor:
+        """Return it unfitted, trained as published: network, optimiser, batches, X and S in [0, 1]."""
+        kind = FRHSICRegressor if regression else FRHSICClassifier
+        penalty: Penalty | PenaltySum | None
+        if self.method is not None:
+            penalty = self.method.penalty
+        else:
+            penalty = default_penalty() if form == "lam" else budget_penalty(classes=not regression)
+        training = Training(
+            every=None if self.method is None else 20,  # its own default has the scales of each batch
+            scaling="minmax",
+            checkpoint=checkpoint,
+            checkpoint_every=max(1, epochs // 20),
+        )
+        return kind(lam=0.0, penalty=penalty, epochs=epochs, random_state=seed, training=training)
+
+
+# Okabe and Ito's colours, which most colour-blind people tell apart; the markers tell without colour.
+CONTENDERS = {
+    one.name: one
+    for one in (
+        Contender("Unfair", baselines.UNFAIR, "#000000", "*", "Unfair"),
+        Contender("FRHSIC-published", baselines.FRHSIC, "#D55E00", "o", "FRHSIC_Ours"),
+        Contender("FREM", baselines.FREM, "#009E73", "s", "FREM"),
+        Contender("Reg-GDP", baselines.REG_GDP, "#0072B2", "^", "Reg-GDP"),
+        Contender("ADV", baselines.ADV, "#CC79A7", "v", "ADV"),
+        Contender("MMD (binned)", baselines.MMD, "#E69F00", "D", "MMD_binned"),
+        Contender("LAFTR (binned)", baselines.LAFTR, "#7F7F7F", "P", "LAFTR_binned"),
+        Contender("dCor", baselines.DCOR, "#56B4E9", "X", "dCor"),
+        Contender("FRHSIC", None, "#8B0000", "h", None),
+    )
+}
