@@ -48,6 +48,7 @@ class Contender:
             penalty = default_penalty() if form == "lam" else budget_penalty(classes=not regression)
         training = Training(
             every=None if self.method is None else 20,  # its own default has the scales of each batch
+            last_batch="keep",
             scaling="minmax",
             checkpoint=checkpoint,
             checkpoint_every=max(1, epochs // 20),

@@ -1,9 +1,11 @@
 """Results with what made them: command, commit, versions, machine."""
 
+import csv
 import json
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -77,3 +79,26 @@ def write(name: str, result: dict[str, Any]) -> Path:
     draft.write_text(json.dumps(result, indent=1) + "\n")
     draft.replace(path)  # at once: a command killed here leaves the old file or the new one
     return path
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table of results; none where it is not yet."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_rows(path: Path, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    """Write a table of results, at once: a command killed here leaves the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".part")
+    with draft.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _text(row[name]) for name in columns} for row in rows)
+    draft.replace(path)
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,7 +1,6 @@
 """Every method on every dataset: nine lambdas and nine budgets, five splits of 200 epochs (resumable)."""
 
 import argparse
-import csv
 import json
 import os
 import time
@@ -28,7 +27,7 @@ from benchmarks._protocol import (
     split_of,
     training_commit,
 )
-from benchmarks._record import RESULTS, provenance
+from benchmarks._record import RESULTS, provenance, read_rows, write_rows
 from frhsic import GDP, HSIC, load, save
 from frhsic.estimators import fit_path
 from frhsic.kernels import Gaussian
@@ -149,7 +148,7 @@ def worked(cell: Cell, models: Path = MODELS) -> list[dict[str, Any]]:
             "seconds": round(seconds / len(path), 2),
             "commit": commit,
         }
-        rows.append({name: _text(row[name]) for name in COLUMNS})
+        rows.append(row)
     return rows
 
 
@@ -240,37 +239,19 @@ def _nhsic(z: Array, s: Array, *, whiten: bool = False) -> float:
 
 def read(path: Path = RESULTS / "sweep.csv") -> list[dict[str, str]]:
     """Return the rows of the table; none where it is not yet."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    return read_rows(path)
 
 
 def write(path: Path, rows: Sequence[dict[str, str]]) -> None:
     """Write the table in the order of datasets and methods, whatever the order of training."""
     places, names = list(DATASETS), list(CONTENDERS)
-    ordered = sorted(
-        rows,
-        key=lambda row: (
-            places.index(row["dataset"]),
-            names.index(row["method"]),
-            row["form"] == "budget",
-            int(row["split"]),
-            float(row["strength"]),
-        ),
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".part")
-    with draft.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(ordered)
-    draft.replace(path)  # at once: a command killed here leaves the old file or the new one
+
+    def place(row: dict[str, str]) -> tuple[Any, ...]:
+        which = places.index(row["dataset"]), names.index(row["method"]), row["form"] == "budget"
+        return *which, int(row["epochs"]), int(row["split"]), float(row["strength"])
+
+    write_rows(path, COLUMNS, sorted(rows, key=place))
 
 
 def _key(row: dict[str, str]) -> tuple[str, ...]:
     return tuple(row[name] for name in ("dataset", "method", "form", "split", "epochs"))
-
-
-def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

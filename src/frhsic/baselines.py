@@ -120,8 +120,8 @@ class Method:
 
 
 def _published() -> Training:
-    """Return how the scripts train: X and S in [0, 1], sigma_Z held from each epoch divisible by 20."""
-    return Training(every=20, scaling="minmax")
+    """Return how the scripts train: short last batches, sigma_Z held from each epoch divisible by 20."""
+    return Training(every=20, last_batch="keep", scaling="minmax")
 
 
 # ---- the eight methods, and Reg-GDP as its definition has it ---------------------------------------------

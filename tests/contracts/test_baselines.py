@@ -65,7 +65,7 @@ def test_methods_differ_in_the_penalty_alone(name):
     left_out = {"penalty", "lam"}
     same = {key: value for key, value in mine.get_params().items() if key not in left_out}
     assert same == {key: value for key, value in other.get_params().items() if key not in left_out}
-    assert mine.training == Training(every=20, scaling="minmax")
+    assert mine.training == Training(every=20, last_batch="keep", scaling="minmax")
 
 
 @every_method

@@ -584,6 +584,7 @@ def test_every_field_of_training_changes_something(tmp_path):
         "validation_fraction": 0.3,
         "patience": 1,
         "every": 3,
+        "last_batch": "keep",
         "scaling": "minmax",
     }
     base = fit()
@@ -599,6 +600,7 @@ def test_every_field_of_training_changes_something(tmp_path):
     [
         ("schedule", "linear"),
         ("scaling", "robust"),
+        ("last_batch", "drop"),
         ("clip", 0.0),
         ("clip", math.nan),
         ("clip", math.inf),

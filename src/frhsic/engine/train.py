@@ -61,6 +61,9 @@ class Training:
     every : int, optional
         When rules for the scale of Z (``"median"``) are resolved: None at every step; 20, as published, at
         every step of each epoch divisible by 20, and then held.
+    last_batch : {"merge", "keep"}, default="merge"
+        What becomes of the rows that an epoch leaves over, where they are less than half a batch: they join
+        the batch before them, or are one of their own, as published, on which a penalty is mostly noise.
     scaling : {"standard", "minmax", "none"}, default="standard"
         How the estimators scale X, continuous columns of S and the target of a regression on the training
         rows: to mean 0 and variance 1, to [0, 1] as published, or not at all.
@@ -72,7 +75,7 @@ class Training:
 
     Examples
     --------
-    >>> Training(every=20, scaling="minmax").rate(0, 200)  # as published
+    >>> Training(every=20, last_batch="keep", scaling="minmax").rate(0, 200)  # as published
     1.0
     """
 
@@ -81,12 +84,14 @@ class Training:
     validation_fraction: float = 0.1
     patience: int = 10
     every: int | None = None
+    last_batch: Literal["merge", "keep"] = "merge"
     scaling: Literal["standard", "minmax", "none"] = "standard"
     checkpoint: str | Path | None = None
     checkpoint_every: int = 1
 
     def __post_init__(self) -> None:
         _one_of("schedule", self.schedule, ("auto", "constant", "cosine"))
+        _one_of("last_batch", self.last_batch, ("merge", "keep"))
         _one_of("scaling", self.scaling, ("standard", "minmax", "none"))
         clip: Any = self.clip
         if clip is not None and not (isinstance(clip, (int, float)) and 0 < clip < math.inf):
@@ -306,17 +311,22 @@ def own_randomness(generator: torch.Generator, device: torch.device) -> Iterator
         yield
 
 
-def batches(n: int, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
+def batches(
+    n: int, batch_size: int, generator: torch.Generator | None, *, last: Literal["merge", "keep"] = "merge"
+) -> list[Tensor]:
     """Return the rows of each batch in random order (in order without a generator), none much too short.
 
     Examples
     --------
     >>> [len(batch) for batch in batches(1_000, 256, None)], [len(batch) for batch in batches(800, 256, None)]
     ([256, 256, 256, 232], [256, 256, 288])
+    >>> [len(batch) for batch in batches(800, 256, None, last="keep")]
+    [256, 256, 256, 32]
     """
+    least = MIN_BATCH if last == "keep" else max(MIN_BATCH, batch_size / 2)
     order = torch.arange(n) if generator is None else torch.randperm(n, generator=generator)
     parts = list(order.split(batch_size))
-    if len(parts) > 1 and (2 * len(parts[-1]) < batch_size or len(parts[-1]) < min(MIN_BATCH, batch_size)):
+    if len(parts) > 1 and len(parts[-1]) < min(least, batch_size):
         parts[-2:] = [torch.cat(parts[-2:])]
     return parts
 
@@ -361,7 +371,7 @@ class _Run:
         self.multipliers = None
         self.lam: float | Tensor = 0.0
         if budgets is not None:
-            steps = len(batches(len(rows), batch_size, None))
+            steps = len(self._batches(None))
             self.multipliers = Multipliers(budgets, steps, epochs, like=rows.x)
             self.block = self._block()
             order = torch.randperm(len(rows), generator=child)[: max(_MEASURED, self.block)]
@@ -371,6 +381,9 @@ class _Run:
         self.file = None
         if training.checkpoint is not None:
             self.file = checkpoint.Checkpoint(Path(training.checkpoint), self._fingerprint(penalty))
+
+    def _batches(self, generator: torch.Generator | None) -> list[Tensor]:
+        return batches(len(self.rows), self.batch_size, generator, last=self.training.last_batch)
 
     def _fixed_s(self, penalty: Penalty | PenaltySum | None, generator: torch.Generator) -> PenaltySum | None:
         if penalty is None:
@@ -393,7 +406,7 @@ class _Run:
     def run(self) -> list[Trained]:
         """Train to the end, and return the nets, with the best weights where rows were set aside."""
         start = 0 if self.file is None else self._restore()
-        steps = len(batches(len(self.rows), self.batch_size, None))
+        steps = len(self._batches(None))
         with Progress("training", self.epochs * steps) as bar:
             bar.advance(start * steps)
             for epoch in range(start, self.epochs):
@@ -463,7 +476,7 @@ class _Run:
         totals: list[list[float]] = []
         terms: list[list[list[float]]] = []
         skipped: Counter[Label] = Counter()
-        parts = batches(len(self.rows), self.batch_size, self.generator)
+        parts = self._batches(self.generator)
         for number, index in enumerate(parts):
             batch = self.rows[index.to(self.rows.x.device)]
             z, prediction = self.net(batch.x)
