@@ -1,0 +1,127 @@
+"""The sweep of the reproduction: what it trains, and that killing it changes nothing."""
+
+import csv
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import sweep
+from benchmarks._methods import BUDGETS, CONTENDERS, LAMS
+from benchmarks._pool import spread
+from benchmarks._protocol import published_mi
+
+ROOT = Path(__file__).parents[2]
+NEEDS_DATA = pytest.mark.skipif(
+    "FRHSIC_DATA_HOME" not in os.environ, reason="FRHSIC_DATA_HOME does not name the folder of the real data"
+)
+METHODS = ("Unfair", "FRHSIC-published")
+
+
+def command(folder, *more):
+    return [
+        *(sys.executable, "-m", "benchmarks", "run", "--datasets", "crime-householdsize", "--splits", "1"),
+        *("--methods", *METHODS, "--epochs", "40", "--workers", "2"),
+        *("--table", str(folder / "sweep.csv"), "--models", str(folder / "models"), *more),
+    ]
+
+
+def rows(folder):
+    with (folder / "sweep.csv").open(newline="") as file:
+        return [{**row, "seconds": "", "commit": ""} for row in csv.DictReader(file)]
+
+
+@NEEDS_DATA
+def test_killed_five_times_at_random_the_table_is_the_same(tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    start = time.monotonic()
+    subprocess.run(command(whole), cwd=ROOT, check=True, capture_output=True)
+    whole_seconds = time.monotonic() - start
+    chance = random.Random(0)
+    for _ in range(5):
+        running = subprocess.Popen(
+            command(killed),
+            cwd=ROOT,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            running.wait(chance.uniform(0.2, 0.9) * whole_seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+    finished = subprocess.run(command(killed), cwd=ROOT, check=True, capture_output=True, text=True)
+    assert "cells to train" in finished.stdout
+    assert rows(killed) == rows(whole)
+    assert len(rows(whole)) == sum(
+        len(CONTENDERS[method].strengths(form)) for method in METHODS for form in CONTENDERS[method].forms
+    )
+
+
+def test_every_method_has_the_same_strengths():
+    for name, one in CONTENDERS.items():
+        if name != "Unfair":
+            assert one.strengths("lam") == LAMS
+            assert one.strengths("budget") == BUDGETS
+    assert CONTENDERS["Unfair"].strengths("lam") == (0.0,)
+    assert len(LAMS) == len(BUDGETS) == 9
+
+
+def test_no_colour_and_no_marker_stands_for_two_methods():
+    for attribute in ("colour", "marker"):
+        assert len({getattr(one, attribute) for one in CONTENDERS.values()}) == len(CONTENDERS)
+
+
+def test_mutual_information_is_that_of_the_published_formula():
+    rng = np.random.default_rng(0)
+    s = rng.integers(0, 20, 60) / 20.0
+    z = rng.normal(size=(60, 4)) * [3.0, 1.0, 0.1, 0.1] + s[:, None]
+    centred = z - z.mean(axis=0)
+    values, vectors = np.linalg.eigh(centred.T @ centred)
+    kept = max(2, 1 + int(np.searchsorted(np.cumsum(values[::-1]) / values.sum(), 0.95)))
+    x = centred @ vectors[:, ::-1][:, :kept]
+    harmonic = lambda n: sum(1.0 / i for i in range(1, n)) - 0.5772156649015329  # noqa: E731
+    total = 0.0
+    for i in range(60):
+        dx, ds = np.abs(x - x[i]).max(axis=1), np.abs(s - s[i])
+        reach = np.sort(np.maximum(dx, ds))[5] + 1e-15
+        total += harmonic(int((dx <= reach).sum())) + harmonic(int((ds <= reach).sum()))
+    expected = max(0.0, harmonic(5) + harmonic(60) - total / 60)
+    assert published_mi(z, s) == pytest.approx(expected, abs=1e-9)
+
+
+def test_halves_of_the_held_out_rows_are_judged_like_the_whole():
+    class Model:
+        def transform(self, x):
+            return x
+
+        def decision_function(self, x):
+            return x[:, 0]
+
+    rng = np.random.default_rng(1)
+    x, x_test = rng.normal(size=(300, 3)), rng.normal(size=(100, 3))
+    y, y_test = (x[:, 0] > 0.3).astype(int), (x_test[:, 0] > 0.3).astype(int)
+    data = sweep.Split(x, y, rng.uniform(size=300), x_test, y_test, rng.uniform(size=100), False)
+    found = sweep.judged(Model(), data, np.arange(300))
+    assert found["perf"] == np.mean((x_test[:, 0] > 0) == y_test) == (found["perf_a"] + found["perf_b"]) / 2
+    assert found["perf_base"] == np.mean(y_test == 0)
+    even = sweep.Split(x, y, data.s, x_test[::2], y_test[::2], data.s_test[::2], False)
+    alone = sweep.judged(Model(), even, np.arange(300))
+    assert alone["gdp_grid"] == found["gdp_grid_a"]
+    assert alone["gdp_population"] == found["gdp_population_a"]
+
+
+def square(number):
+    return number**2
+
+
+def test_tasks_are_spread_and_announced(capsys):
+    assert sorted(spread([1, 2, 3], square, cost=float, workers=2)) == [1, 4, 9]
+    assert "3/3" in capsys.readouterr().out
