@@ -45,7 +45,7 @@ def _by_ray(tasks: Sequence[Task], work: Callable[[Task], Result]) -> Iterator[A
 
     if not ray.is_initialized():
         ray.init(runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}}, log_to_driver=False)
-    remote = ray.remote(num_cpus=1)(_with_task_one_thread)
+    remote: Any = ray.remote(num_cpus=1)(_with_task_one_thread)
     waiting = [remote.remote(work, task) for task in tasks]
     while waiting:
         ready, waiting = ray.wait(waiting)

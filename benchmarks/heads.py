@@ -28,8 +28,9 @@ from benchmarks._methods import CONTENDERS
 from benchmarks._pool import spread
 from benchmarks._protocol import Array, published_gdp, split_of, training_commit
 from benchmarks._record import RESULTS, provenance, read_rows, write, write_rows
+from benchmarks.reproduction.comparison import EPOCHS, committed
+from benchmarks.reproduction.rankings import matched, mean_points
 from frhsic import GDP
-from frhsic.selection import Point, matched_point
 
 TABLE = RESULTS / "heads.csv"
 COLUMNS = (
@@ -65,7 +66,6 @@ class Task:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--models", type=Path, default=sweep.MODELS, help="where trained models are kept")
     parser.add_argument("--fresh", action="store_true", help="forget the runs made before")
@@ -95,27 +95,6 @@ def run(arguments: argparse.Namespace) -> None:
     print(TABLE)
 
 
-def matched(table: list[dict[str, str]], dataset: str, method: str, form: str = "lam") -> float | None:
-    """Return the strength of the matched point: of means over splits, GDP as published."""
-    unfair, points = means(table, dataset, "Unfair", "lam"), means(table, dataset, method, form)
-    if not unfair or not points:
-        return None
-    index = matched_point(points, unfair[0])
-    return None if index is None else points[index].strength
-
-
-def means(
-    table: list[dict[str, str]], dataset: str, method: str, form: str, gdp: str = "gdp_grid"
-) -> list[Point]:
-    """Return the mean over splits of each strength as a point; an error counts as minus itself."""
-    found: dict[float, list[tuple[float, float]]] = {}
-    for row in table:
-        if (row["dataset"], row["method"], row["form"]) == (dataset, method, form):
-            sign = -1.0 if row["perf_name"] == "mse" else 1.0
-            found.setdefault(float(row["strength"]), []).append((sign * float(row["perf"]), float(row[gdp])))
-    return [Point(strength, *np.mean(values, axis=0).tolist()) for strength, values in found.items()]
-
-
 def worst_heads(rows: list[dict[str, str]]) -> dict[tuple[Any, ...], float]:
     """Return the largest population-weighted GDP over the fresh heads of each matched representation."""
     worst: dict[tuple[Any, ...], float] = {}
@@ -127,17 +106,22 @@ def worst_heads(rows: list[dict[str, str]]) -> dict[tuple[Any, ...], float]:
 
 
 def _tasks(arguments: argparse.Namespace) -> list[Task]:
-    table = [row for row in sweep.read() if row["epochs"] == str(arguments.epochs)]
+    trained = Sweep(
+        [{**row, "epochs": EPOCHS} for row in sweep.read() if row["epochs"] == str(arguments.epochs)]
+    )
     tasks = []
     for name in sweep.DATASETS:
+        points = mean_points(committed(), name)  # the matched point is one of means over splits
         for method in CONTENDERS:
-            strength = matched(table, name, method)
-            if strength is not None:
-                tasks += [("matched", name, method, strength, split) for split in range(arguments.splits)]
+            chosen = matched(points, method)
+            if chosen is not None:
+                tasks += [
+                    ("matched", name, method, chosen.strength, split) for split in range(arguments.splits)
+                ]
             for lam in LAMS.get(name, (10.0,)) if name in PUBLISHED else ():
                 strength = 0.0 if method == "Unfair" else lam
-                tasks += [("published", name, method, strength, split) for split in range(arguments.splits)]
-    return [Task(*task, arguments.epochs) for task in dict.fromkeys(tasks)]
+                tasks += [("published", name, method, strength, split) for split in splits]
+    return [Task(*task, int(EPOCHS)) for task in dict.fromkeys(tasks)]
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def summary(epochs: int = 5) -> list[dict[str, Any]]:
                 "quartiles": None,
             }
             if len(over) > 1:
-                row["quartiles"] = [round(q, 2) for q in statistics.quantiles(over)[::2]]
+                row["quartiles"] = [round(q, 2) for q in statistics.quantiles(over, method="inclusive")[::2]]
             own = theirs.get((dimension, timed.published))
             if own is not None:
                 row["seconds_published"] = round(own, 4)

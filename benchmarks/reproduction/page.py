@@ -66,6 +66,7 @@ def page() -> str:
         rounded=list(findings.rounded_band()),
         half=findings.half_collapsed(),
         transfer_differs=transfer.differs(),
+        rounding=json.loads((RESULTS / "rounding.json").read_text())["summary"],
     )
 
 

@@ -125,3 +125,11 @@ def square(number):
 def test_tasks_are_spread_and_announced(capsys):
     assert sorted(spread([1, 2, 3], square, cost=float, workers=2)) == [1, 4, 9]
     assert "3/3" in capsys.readouterr().out
+
+
+def test_a_ray_cluster_gives_the_same_results():
+    ray = pytest.importorskip("ray", reason="needs frhsic[ray]")
+    try:
+        assert sorted(spread([1, 2, 3], square, cost=float, ray=True)) == [1, 4, 9]
+    finally:
+        ray.shutdown()
