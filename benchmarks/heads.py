@@ -106,18 +106,14 @@ def worst_heads(rows: list[dict[str, str]]) -> dict[tuple[Any, ...], float]:
 
 
 def _tasks(arguments: argparse.Namespace) -> list[Task]:
-    trained = Sweep(
-        [{**row, "epochs": EPOCHS} for row in sweep.read() if row["epochs"] == str(arguments.epochs)]
-    )
+    splits = range(arguments.splits)
     tasks = []
     for name in sweep.DATASETS:
         points = mean_points(committed(), name)  # the matched point is one of means over splits
         for method in CONTENDERS:
             chosen = matched(points, method)
             if chosen is not None:
-                tasks += [
-                    ("matched", name, method, chosen.strength, split) for split in range(arguments.splits)
-                ]
+                tasks += [("matched", name, method, chosen.strength, split) for split in splits]
             for lam in LAMS.get(name, (10.0,)) if name in PUBLISHED else ():
                 strength = 0.0 if method == "Unfair" else lam
                 tasks += [("published", name, method, strength, split) for split in splits]
