@@ -251,7 +251,8 @@ def why(cell: Compared, cells: Sequence[Compared]) -> str:
     """Return what our numbers say about a cell outside, "unexplained" where they say nothing.
 
     Tried in this order: the published formula gives the published numbers in single precision and ours in
-    double (``python -m benchmarks rounding``); some of our splits collapse and others do not, so that a mean of five has no meaning;
+    double (``python -m benchmarks rounding``); some of our splits collapse and others do not, so that a mean
+    of five has no meaning;
     the published mean lies within two of our own deviations, which are the larger; the published point lies
     between ours at the next smaller and the next greater lambda, where the front is steep.
     """

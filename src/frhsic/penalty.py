@@ -128,11 +128,11 @@ class _Penalty(nn.Module, ABC):
                 skipped.append((level, chosen.n))
                 value = chosen.z.new_zeros(chosen.z.shape[:-2])
             else:
-                value = measure(chosen.z, chosen.s, chosen.weights)
-                if generator is not None and not measure.debiased:
+                if generator is None or measure.debiased:
+                    value = measure(chosen.z, chosen.s, chosen.weights)
+                else:
                     order = torch.randperm(chosen.n, generator=generator).to(chosen.z.device)
-                    moved = None if chosen.weights is None else chosen.weights[order]  # as in `permuted`
-                    value = value - measure(chosen.z, chosen.s[order], moved)
+                    value = measure.beyond_chance(chosen.z, chosen.s, order, chosen.weights)
             values.append(value)
             scaled = value if factor == 1.0 else factor * value
             total = scaled if total is None else total + scaled

@@ -57,6 +57,29 @@ def ready(measure, z, s, on="representation"):
 # -- the excess ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("stack", [(), (2,)], ids=["a model", "a stack"])
+@pytest.mark.parametrize("name", [name for name in VARIANTS if not name.startswith("Adversary")])
+def test_beyond_chance_is_the_difference_of_two_values_and_so_is_its_gradient(name, stack):
+    z, s = sample()
+    z = (z + torch.randn(*stack, *z.shape, dtype=z.dtype, generator=generator(3))).requires_grad_()
+    order = torch.randperm(len(s), generator=generator(4))
+    measure = VARIANTS[name]
+    found, expected = measure.beyond_chance(z, s, order), measure(z, s) - measure(z, s[order])
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-13)
+    gradients = [torch.autograd.grad(value.sum(), z)[0] for value in (found, expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-8, atol=1e-13)
+
+
+@pytest.mark.parametrize("measure", [HSIC(), DistanceCovariance()], ids=["HSIC", "dCov"])
+def test_weights_travel_with_s_beyond_chance(measure):
+    z, s = sample()
+    w = torch.rand(len(s), dtype=torch.float64, generator=generator(5))
+    w[3] = 0.0
+    order = torch.randperm(len(s), generator=generator(4))
+    expected = measure(z, s, w) - measure(z, s[order], w[order])
+    assert measure.beyond_chance(z, s, order, w).item() == pytest.approx(expected.item(), **CLOSE)
+
+
 @pytest.mark.parametrize("on", ["representation", "prediction"])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_no_factor_of_z_changes_the_excess(name, on):

@@ -58,6 +58,17 @@ class Dependence(nn.Module, ABC):
                 return self._value(z, s, w)
         return self._value(z, s, w)
 
+    def beyond_chance(
+        self, z: Tensor, s: Tensor | Sensitive, order: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
+        """Return the value less that for z paired with s[order], shape ``(...)``.
+
+        With a random order it is about zero for independent rows, at any number of them. Weights belong to
+        the rows of s and travel with them.
+        """
+        moved = None if weights is None else weights[order]
+        return self(z, s, weights) - self(z, s[order], moved)
+
     @abstractmethod
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         """Return the value for z ``(..., n, d)``, s of the dtype of z, and w None or summing to one."""

@@ -93,6 +93,15 @@ class DistanceCovariance(Dependence):
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         return self._hsic(s.kinds)._value(z, s, w)
 
+    def beyond_chance(
+        self, z: Tensor, s: Tensor | Sensitive, order: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
+        """Return the value less that for z paired with s[order]; see :class:`Dependence`."""
+        if weights is not None:
+            return super().beyond_chance(z, s, order, weights)
+        z, s, _ = self._checked(z, s, None)
+        return self._hsic(s.kinds).beyond_chance(z, s, order)
+
     def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
         return self._hsic(s.kinds)._permuted(z, s, permutations, w)
 
