@@ -102,8 +102,8 @@ class _Penalty(nn.Module, ABC):
     ) -> PenaltyValue:
         """Return what a budget is about: a value that no factor of z changes and independence makes zero.
 
-        Z and predictions are centred and divided by their spread (probabilities are not), and from a measure
-        that is above zero for independent rows its value for a random pairing of the same rows is subtracted;
+        Z and predictions are centred and divided by their spread (probabilities are not), and a measure that
+        is above zero for independent rows gives its :meth:`~frhsic.dependence.Dependence.beyond_chance`;
         weights belong to S and travel with it.
         """
         return self._evaluated(z, prediction, s, y, weights, generator)

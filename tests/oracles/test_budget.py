@@ -59,15 +59,17 @@ def ready(measure, z, s, on="representation"):
 
 @pytest.mark.parametrize("stack", [(), (2,)], ids=["a model", "a stack"])
 @pytest.mark.parametrize("name", [name for name in VARIANTS if not name.startswith("Adversary")])
-def test_beyond_chance_is_the_difference_of_two_values_and_so_is_its_gradient(name, stack):
+def test_beyond_chance_is_less_the_value_for_another_pairing_or_the_u_statistic(name, stack):
     z, s = sample()
-    z = (z + torch.randn(*stack, *z.shape, dtype=z.dtype, generator=generator(3))).requires_grad_()
+    z = z + torch.randn(*stack, *z.shape, dtype=z.dtype, generator=generator(3))
     order = torch.randperm(len(s), generator=generator(4))
     measure = VARIANTS[name]
-    found, expected = measure.beyond_chance(z, s, order), measure(z, s) - measure(z, s[order])
+    found = measure.beyond_chance(z, s, order)
+    if isinstance(measure, HSIC | DistanceCovariance) and not measure.root:
+        expected = measure._with(estimator="unbiased")(z, s)
+    else:
+        expected = measure(z, s) - measure(z, s[order])
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-13)
-    gradients = [torch.autograd.grad(value.sum(), z)[0] for value in (found, expected)]
-    torch.testing.assert_close(*gradients, rtol=1e-8, atol=1e-13)
 
 
 @pytest.mark.parametrize("measure", [HSIC(), DistanceCovariance()], ids=["HSIC", "dCov"])
@@ -151,17 +153,17 @@ def naive_unit(z):
     return z / math.sqrt(total)
 
 
-def naive_hsic(z, s, w=None):
-    """The trace formula with fixed Gaussian kernels, by loops."""
+def naive_root(z, s, w=None):
+    """The root of the trace formula with fixed Gaussian kernels, by loops."""
     n = len(z)
     w = np.full(n, 1.0 / n) if w is None else w / w.sum()
     K = np.array([[math.exp(-((a - b) ** 2).sum() / 2) for b in z] for a in z])
     L = np.array([[math.exp(-((a - b) ** 2).sum() / 2) for b in s] for a in s])
     K = K - (K @ w)[:, None] - (w @ K)[None] + w @ K @ w
-    return sum(w[i] * w[j] * K[i, j] * L[i, j] for i in range(n) for j in range(n))
+    return math.sqrt(sum(w[i] * w[j] * K[i, j] * L[i, j] for i in range(n) for j in range(n)))
 
 
-BIASED = HSIC(Gaussian(1.0), Gaussian(1.0))
+BIASED = HSIC(Gaussian(1.0), Gaussian(1.0), root=True)  # has no U-statistic
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -172,9 +174,9 @@ def test_the_excess_is_the_value_less_that_of_a_random_pairing(weighted):
     order = torch.randperm(len(z), generator=generator(5)).numpy()
     x, t = naive_unit(z.numpy()), s.numpy()
     p = None if w is None else w.numpy()
-    expected = naive_hsic(x, t, p) - naive_hsic(x, t[order], None if p is None else p[order])
+    expected = naive_root(x, t, p) - naive_root(x, t[order], None if p is None else p[order])
     assert found == pytest.approx(expected, **CLOSE)
-    assert abs(expected - naive_hsic(x, t, p)) > 1e-4
+    assert abs(expected - naive_root(x, t, p)) > 1e-4
 
 
 def test_the_excess_of_a_debiased_measure_is_its_value_for_z_of_unit_spread():
@@ -191,7 +193,7 @@ def test_the_excess_on_probabilities_leaves_them_as_they_are():
     found = penalty.excess(None, logits, s, None, None, generator(5)).total.item()
     order = torch.randperm(len(z), generator=generator(5)).numpy()
     p = 1.0 / (1.0 + np.exp(-logits.numpy()))
-    assert found == pytest.approx(naive_hsic(p, s.numpy()) - naive_hsic(p, s.numpy()[order]), **CLOSE)
+    assert found == pytest.approx(naive_root(p, s.numpy()) - naive_root(p, s.numpy()[order]), **CLOSE)
 
 
 def test_rows_are_paired_anew_within_their_level_of_y():
@@ -205,7 +207,7 @@ def test_rows_are_paired_anew_within_their_level_of_y():
         rows = [i for i in range(60) if y[i] == level]
         order = torch.randperm(len(rows), generator=g).numpy()
         a, b = x[rows], s.numpy()[rows]
-        expected.append(naive_hsic(a, b) - naive_hsic(a, b[order]))
+        expected.append(naive_root(a, b) - naive_root(a, b[order]))
     np.testing.assert_allclose([float(v) for v in value.values], expected, rtol=1e-9)
     assert value.total.item() == pytest.approx(sum(expected) / 2, **CLOSE)
 
@@ -218,7 +220,7 @@ def test_terms_of_a_sum_have_their_own_excess_and_factor():
     for of in (z, z[:, :1]):
         order = torch.randperm(len(z), generator=g).numpy()
         x = naive_unit(of.numpy())
-        expected.append(naive_hsic(x, s.numpy()) - naive_hsic(x, s.numpy()[order]))
+        expected.append(naive_root(x, s.numpy()) - naive_root(x, s.numpy()[order]))
     assert value.total.item() == pytest.approx(expected[0] + 0.5 * expected[1], **CLOSE)
 
 

@@ -61,10 +61,10 @@ class Dependence(nn.Module, ABC):
     def beyond_chance(
         self, z: Tensor, s: Tensor | Sensitive, order: Tensor, weights: Tensor | None = None
     ) -> Tensor:
-        """Return the value less that for z paired with s[order], shape ``(...)``.
+        """Return a value whose mean is zero for independent rows, at any number of them, shape ``(...)``.
 
-        With a random order it is about zero for independent rows, at any number of them. Weights belong to
-        the rows of s and travel with them.
+        The value less that for z paired with s[order], where the order is random; or, where there is one, an
+        estimator that needs no order. Weights belong to the rows of s and travel with them.
         """
         moved = None if weights is None else weights[order]
         return self(z, s, weights) - self(z, s[order], moved)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from frhsic.data import Sensitive
+from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence
 from frhsic.dependence._centering import Estimator
 from frhsic.dependence.hsic import HSIC
@@ -93,14 +94,17 @@ class DistanceCovariance(Dependence):
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         return self._hsic(s.kinds)._value(z, s, w)
 
+    def cheap_rows(self, width: int, kinds: Sequence[Kind]) -> int:  # noqa: ARG002
+        """Return 512: distances are taken pair by pair."""
+        return 512
+
     def beyond_chance(
         self, z: Tensor, s: Tensor | Sensitive, order: Tensor, weights: Tensor | None = None
     ) -> Tensor:
-        """Return the value less that for z paired with s[order]; see :class:`Dependence`."""
-        if weights is not None:
+        """Return the U-statistic where there is one, else see :class:`Dependence`; a root has none."""
+        if weights is not None or self.root:
             return super().beyond_chance(z, s, order, weights)
-        z, s, _ = self._checked(z, s, None)
-        return self._hsic(s.kinds).beyond_chance(z, s, order)
+        return self._with(estimator="unbiased")(z, s)
 
     def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
         return self._hsic(s.kinds)._permuted(z, s, permutations, w)

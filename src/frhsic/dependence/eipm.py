@@ -79,8 +79,8 @@ class EIPM(Dependence):
         self._ranges: tuple[float, ...] | None = None
 
     def cheap_rows(self, width: int, kinds: Sequence[Kind]) -> int:  # noqa: ARG002
-        """Return 512: a product of two n x n matrices is formed."""
-        return 512
+        """Return 256: a product of two n x n matrices is formed."""
+        return 256
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         E, anchor_weights = self._contrasts(s, row_weights(s, w))

@@ -102,9 +102,9 @@ class HSIC(Dependence):
         self._density: Density | None = None
 
     def cheap_rows(self, width: int, kinds: Sequence[Kind]) -> int:
-        """Return many for one column each, whose factors are thin, and 4,096 otherwise."""
+        """Return many for one column each, whose factors are thin; all pairs of rows are formed otherwise."""
         thin = width == 1 and len(kinds) == 1 and not self.kernel_z.fixed
-        return 65_536 if thin else super().cheap_rows(width, kinds)
+        return 65_536 if thin else 1_024
 
     @property
     def debiased(self) -> bool:
@@ -153,18 +153,10 @@ class HSIC(Dependence):
     def beyond_chance(
         self, z: Tensor, s: Tensor | Sensitive, order: Tensor, weights: Tensor | None = None
     ) -> Tensor:
-        """Return the value less that for z paired with s[order]; see :class:`Dependence`.
-
-        <K, M> - <K, M'> = <K, M - M'>: at batch size one evaluation instead of two.
-        """
-        linear = weights is None and not (self.normalized or self.root) and self.reference == "product"
-        if not linear or self.block_size is not None or len(order) > TILE or torch.is_autocast_enabled():
+        """Return the U-statistic where there is one, else see :class:`Dependence`; a root has none."""
+        if weights is not None or self.root or self.reference == "uniform":
             return super().beyond_chance(z, s, order, weights)
-        z, s, _ = self._checked(z, s, None)
-        self._refuse_few_rows(len(s))
-        kernel_s = self._kernel_s(s).bind(s.values, None)
-        M, factor = centred(kernel_s.gram(s.values, s.values), None, self.estimator)
-        return self.kernel_z.bind_inner(z, M - M[order][:, order], factor, None)
+        return self._with(estimator="unbiased")(z, s)
 
     def _thin(self, z: Tensor, s: Tensor, w: Tensor | None, kernel_s: Kernel) -> Tensor | None:
         """Return the value for one column of z in time linear in n, or None if a kernel has no thin factor.
