@@ -65,6 +65,8 @@ class Task:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
+    names = list(sweep.DATASETS)
+    parser.add_argument("--datasets", nargs="*", default=names, choices=names, metavar="DATASET")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--models", type=Path, default=sweep.MODELS, help="where trained models are kept")
@@ -108,7 +110,7 @@ def worst_heads(rows: list[dict[str, str]]) -> dict[tuple[Any, ...], float]:
 def _tasks(arguments: argparse.Namespace) -> list[Task]:
     splits = range(arguments.splits)
     tasks = []
-    for name in sweep.DATASETS:
+    for name in arguments.datasets:
         points = mean_points(committed(), name)  # the matched point is one of means over splits
         for method in CONTENDERS:
             chosen = matched(points, method)
