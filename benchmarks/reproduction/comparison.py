@@ -299,6 +299,21 @@ def _rounded(cell: Compared) -> bool:
     return abs(cell.gdp.published - by["double"]["gdp"]) > 2.0 * by["double"]["gdp_sd"]
 
 
+def rounding_table() -> str:
+    """Return FREM on COMPAS by the published formula in two precisions, beside published and ours."""
+    rows = []
+    for row in json.loads((RESULTS / "rounding.json").read_text())["summary"]:
+        line = [f"{row['lam']:g}", row["precision"]]
+        line += [f"{row[name]:.3f} ± {row[f'{name}_sd']:.3f}" for name in ("accuracy", "gdp")]
+        ours = committed().at("compas", "FREM", row["lam"])
+        for name, column in (("accuracy", "perf"), ("gdp", "gdp_grid")):
+            line.append(f"{row[f'{name}_published']:.3f}")
+            line.append("–" if ours is None else f"{ours.mean(column):.3f}")
+        rows.append(line)
+    header = ["lambda", "precision", "accuracy", "GDP", "published accuracy", "ours", "published GDP", "ours"]
+    return markdown(header, rows, left=(1,))
+
+
 def rounding(cells: Sequence[Compared] | None = None) -> dict[str, float]:
     """Return the error of four decimals in performance as a share of the tolerance, at most, by dataset."""
     found: dict[str, float] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 
 from benchmarks import sweep
-from benchmarks._protocol import dataset
+from benchmarks._protocol import dataset, published
 from benchmarks._record import DOCS, RESULTS
 from benchmarks.reproduction import appendix, comparison, findings, rankings, transfer
 from benchmarks.reproduction._draw import keep
@@ -66,7 +66,8 @@ def page() -> str:
         rounded=list(findings.rounded_band()),
         half=findings.half_collapsed(),
         transfer_differs=transfer.differs(),
-        rounding=json.loads((RESULTS / "rounding.json").read_text())["summary"],
+        mixed=transfer.mixture(),
+        leftover={row["dataset"]: int(row["n_train"]) % 256 for row in sweep.read()},
     )
 
 
@@ -90,10 +91,12 @@ def _training() -> dict[str, Any]:
 
 
 def _shapes() -> dict[str, dict[str, str]]:
-    """Return rows and columns of the datasets that are not theirs."""
+    """Return rows and columns of the dataset that is not theirs, and theirs."""
+    ours = dataset("meps")
+    theirs = next(row for row in published("results_by_lambda") if row["dataset"] == "meps")
     return {
-        name: {"n": f"{len(data.y):,}", "d": str(data.bunch.data.shape[1])}
-        for name, data in ((name, dataset(name)) for name in ("meps",))
+        "meps": {"n": f"{len(ours.y):,}", "d": str(ours.bunch.data.shape[1])},
+        "published_meps": {"n": f"{int(theirs['n']):,}", "d": theirs["d"]},
     }
 
 

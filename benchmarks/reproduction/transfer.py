@@ -92,6 +92,15 @@ def table() -> str:
     )
 
 
+def mixture() -> dict[str, float]:
+    """Return the deviation over heads on Unfair of Adult, logits beside labels and all probabilities."""
+    found = rows("published", "adult", "Unfair")
+    return {
+        "mixture": statistics.mean(spread_over_heads(found, "gdp_published")),
+        "probabilities": statistics.mean(spread_over_heads(found, "gdp_grid")),
+    }
+
+
 def differs() -> bool:
     """Return whether the paper's deviations and those of its own file differ by more than rounding."""
     pairs = [
@@ -149,8 +158,13 @@ def figure() -> Figure:
             axes[0, column].set_title(TITLES[dataset])
         axes[0, 0].set_ylabel("GDP as published, λ = 10\n(logits and labels)")
         axes[1, 0].set_ylabel("GDP of scores,\nat matched points")
-        handles, labels = axes[1, 0].get_legend_handles_labels()
-        drawn.legend(handles, labels, loc="outside lower center", ncols=5)
+        shown = {
+            label: handle
+            for axis in axes.flat
+            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+        }
+        order = [name for name in CONTENDERS if name in shown]
+        drawn.legend([shown[name] for name in order], order, loc="outside lower center", ncols=5)
     return drawn
 
 
@@ -192,5 +206,5 @@ def _draw(axis: Any, dataset: str, kind: str, measure: str) -> None:
             )
     axis.set_xticks(range(len(names)), names)
     axis.set_xlim(-0.5, len(names) - 0.5)
-    axis.set_ylim(bottom=0.0)
+    axis.set_ylim(0.0, 1.05 * axis.get_ylim()[1])
     axis.grid(axis="x", visible=False)
