@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from benchmarks._methods import AsWritten
 from benchmarks._protocol import SEEDS, published, published_gdp, split_of
 from benchmarks._record import Runs
 
@@ -39,22 +40,6 @@ def run(arguments: argparse.Namespace) -> None:
     print(runs.write(summary=rows))
 
 
-def as_written(z: Tensor, s: Tensor) -> Tensor:
-    """Return FREM's penalty as the published script computes it, on 32 random rows of the batch.
-
-    v'Kv - 2 v'K1/n + 1'K1/n^2 is a difference of numbers near 1: in single precision it is known to about
-    1e-7, and its root, where Z hardly depends on S, to about 3e-4.
-    """
-    n = len(z)
-    K = torch.exp(-(torch.cdist(z, z) ** 2) / 2.0)
-    W = torch.exp(-((s[:, None] - s[None, :]) ** 2) / (2.0 * 0.5**2))
-    W.fill_diagonal_(0.0)
-    V = (W / W.sum(dim=1, keepdim=True))[torch.randperm(n)[:32]]
-    to_all = K.mean(dim=1)
-    squared = ((V @ K) * V).sum(dim=1) - 2.0 * V @ to_all + to_all.mean()
-    return squared.clamp(min=1e-10).sqrt().mean()
-
-
 def trained(lam: float, repeat: int, precision: str, epochs: int) -> dict[str, float]:
     """Train as the published script does, and return accuracy and GDP on the held-out rows."""
     data = split_of("compas", repeat)
@@ -64,11 +49,12 @@ def trained(lam: float, repeat: int, precision: str, epochs: int) -> dict[str, f
     encoder = nn.Sequential(nn.Linear(x.shape[1], 50), nn.SELU(), nn.Linear(50, 50)).to(dtype)
     head = nn.Linear(50, 1).to(dtype)
     optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=1e-3)
+    penalty = AsWritten()
     for _ in range(epochs):
         for rows in torch.randperm(len(x)).split(256):
             z = encoder(x[rows])
             loss = nn.functional.binary_cross_entropy_with_logits(head(z).squeeze(1), y[rows])
-            objective = loss + lam * as_written(z, s[rows])
+            objective = loss + lam * penalty(z, s[rows])
             optimizer.zero_grad()
             objective.backward()
             optimizer.step()

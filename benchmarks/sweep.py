@@ -42,7 +42,7 @@ DATASETS = {
     "acs_income": 20_000,
     "crime": 1_994,
 }
-SLOW = {"Unfair": 0.2, "FREM": 2.0, "dCor": 4.0}
+SLOW = {"Unfair": 0.2, "FREM-exact": 2.0, "dCor": 4.0}
 COLUMNS = (
     *("dataset", "method", "form", "strength", "split", "seed", "epochs", "perf_name", "perf", "perf_base"),
     *("gdp_grid", "gdp_population", "nhsic_z", "nhsic_prediction", "r2_s_linear", "r2_s_boosted", "mi_ksg"),

@@ -250,15 +250,11 @@ def outside(cells: Sequence[Compared] | None = None) -> list[Compared]:
 def why(cell: Compared, cells: Sequence[Compared]) -> str:
     """Return what our numbers say about a cell outside, "unexplained" where they say nothing.
 
-    Tried in this order: the published formula gives the published numbers in single precision and ours in
-    double (``python -m benchmarks rounding``); some of our splits collapse and others do not, so that a mean
-    of five has no meaning;
+    Tried in this order: some of our splits collapse and others do not, so that a mean of five has no meaning;
     the published mean lies within two of our own deviations, which are the larger; the published point lies
     between ours at the next smaller and the next greater lambda, where the front is steep.
     """
     missed = [one for one in (cell.perf, cell.gdp) if not one.within]
-    if _rounded(cell):
-        return "rounding: ours as in double precision, published as in single"
     if 0 < cell.collapsed < cell.splits:
         return f"{cell.collapsed} of our {cell.splits} splits collapse, the others do not"
     if all(abs(one.difference) <= 2.0 * one.sd for one in missed):
@@ -279,38 +275,27 @@ def why(cell: Compared, cells: Sequence[Compared]) -> str:
     return "unexplained"
 
 
-def _rounded(cell: Compared) -> bool:
-    """Return whether two deviations of single precision hold the published means, of double precision ours.
-
-    A deviation there is over five splits; both precisions would hold everything if they did not differ.
-    """
-    if (cell.dataset, cell.method) != ("compas", "FREM"):
-        return False
-    runs = json.loads((RESULTS / "rounding.json").read_text())["summary"]
-    by = {row["precision"]: row for row in runs if row["lam"] == cell.lam}
-    if not by:
-        return False
-    for name, one in (("accuracy", cell.perf), ("gdp", cell.gdp)):
-        single, double = by["single"], by["double"]
-        if abs(one.published - single[name]) > 2.0 * single[f"{name}_sd"]:
-            return False
-        if abs(one.mean - double[name]) > 2.0 * double[f"{name}_sd"]:
-            return False
-    return abs(cell.gdp.published - by["double"]["gdp"]) > 2.0 * by["double"]["gdp_sd"]
-
-
 def rounding_table() -> str:
     """Return FREM on COMPAS by the published formula in two precisions, beside published and ours."""
     rows = []
     for row in json.loads((RESULTS / "rounding.json").read_text())["summary"]:
         line = [f"{row['lam']:g}", row["precision"]]
         line += [f"{row[name]:.3f} ± {row[f'{name}_sd']:.3f}" for name in ("accuracy", "gdp")]
-        ours = committed().at("compas", "FREM", row["lam"])
+        ours = committed().at("compas", "FREM-exact", row["lam"])
         for name, column in (("accuracy", "perf"), ("gdp", "gdp_grid")):
             line.append(f"{row[f'{name}_published']:.3f}")
             line.append("–" if ours is None else f"{ours.mean(column):.3f}")
         rows.append(line)
-    header = ["lambda", "precision", "accuracy", "GDP", "published accuracy", "ours", "published GDP", "ours"]
+    header = [
+        "lambda",
+        "precision",
+        "accuracy",
+        "GDP",
+        "published accuracy",
+        "FREM-exact",
+        "published GDP",
+        "FREM-exact",
+    ]
     return markdown(header, rows, left=(1,))
 
 

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks import sweep
-from benchmarks._methods import BUDGETS, CONTENDERS, LAMS
+from benchmarks._methods import BUDGETS, CONTENDERS, LAMS, AsWritten
 from benchmarks._pool import spread
 from benchmarks._protocol import published_mi
+from frhsic.dependence import EIPM
+from frhsic.kernels import Gaussian
 
 ROOT = Path(__file__).parents[2]
 NEEDS_DATA = pytest.mark.skipif(
@@ -77,6 +80,16 @@ def test_every_method_has_the_same_strengths():
 def test_no_colour_and_no_marker_stands_for_two_methods():
     for attribute in ("colour", "marker"):
         assert len({getattr(one, attribute) for one in CONTENDERS.values()}) == len(CONTENDERS)
+
+
+def test_frem_as_written_is_the_eipm_but_for_its_sample_of_rows():
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(2, 30, 3, dtype=torch.float64, generator=generator)  # 32 rows are all of them
+    s = torch.rand(30, 1, dtype=torch.float64, generator=generator)
+    expected = EIPM(Gaussian(1.0), 0.5, range_s=1.0)(z, s)
+    torch.testing.assert_close(AsWritten()(z, s), expected, rtol=1e-9, atol=0.0)
+    with pytest.raises(ValueError, match="'weights' must be None"):
+        AsWritten()(z, s, torch.rand(30, dtype=torch.float64))
 
 
 def test_mutual_information_is_that_of_the_published_formula():
