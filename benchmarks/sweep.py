@@ -180,7 +180,7 @@ def trained(cell: Cell, data: Split, models: Path = MODELS) -> tuple[list[Any], 
     if cell.form == "budget":
         path = path[1:]  # the first is the unconstrained one
     for model, file in zip(path, files, strict=True):
-        save(model, file)
+        save(model.set_params(penalty=None), file)  # a measure that is not of the package cannot be saved
     draft = note.with_suffix(".part")
     draft.write_text(f"{seconds:.1f}")
     draft.replace(note)
