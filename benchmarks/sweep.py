@@ -111,7 +111,7 @@ def cells(arguments: argparse.Namespace) -> list[Cell]:
 def run(arguments: argparse.Namespace) -> None:
     """Train and judge the cells that the table does not have, and write it after each."""
     table = read(arguments.table)
-    done = {_key(row) for row in table}
+    done = {key_of(row) for row in table}
     missing = [cell for cell in cells(arguments) if cell.key not in done]
     print(f"{len(missing)} cells to train, {len(done)} are there", flush=True)
     header = provenance(seeds=SEEDS, threads_each=1, workers=arguments.workers)
@@ -253,5 +253,6 @@ def write(path: Path, rows: Sequence[dict[str, str]]) -> None:
     write_rows(path, COLUMNS, sorted(rows, key=place))
 
 
-def _key(row: dict[str, str]) -> tuple[str, ...]:
+def key_of(row: dict[str, str]) -> tuple[str, ...]:
+    """Return the cell that a row of the table belongs to."""
     return tuple(row[name] for name in ("dataset", "method", "form", "split", "epochs"))

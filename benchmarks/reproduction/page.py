@@ -67,6 +67,7 @@ def page() -> str:
         half=findings.half_collapsed(),
         transfer_differs=transfer.differs(),
         mixed=transfer.mixture(),
+        cells=_cells(),
         leftover={row["dataset"]: int(row["n_train"]) % 256 for row in sweep.read()},
     )
 
@@ -88,6 +89,14 @@ def _training() -> dict[str, Any]:
             "longest": max(cells.values()),
         }
     return found
+
+
+def _cells() -> dict[str, int]:
+    """Return how many cells of the sweep are there, of all."""
+    parser = argparse.ArgumentParser()
+    sweep.add_arguments(parser)
+    asked = {cell.key for cell in sweep.cells(parser.parse_args([]))}
+    return {"done": len(asked & {sweep.key_of(row) for row in sweep.read()}), "all": len(asked)}
 
 
 def _shapes() -> dict[str, dict[str, str]]:
