@@ -526,6 +526,13 @@ JSON = st.recursive(
 )
 
 
+def test_a_median_that_no_number_could_be_is_refused():
+    forged = copy.deepcopy(STATE)
+    forged["columns"][0]["median"] = 1e300
+    with pytest.raises(ValueError, match="a 'median' within 1e150 times 'scale' of 'center'"):
+        TableEncoder.from_state(forged)
+
+
 @settings(
     max_examples=150,
     derandomize=True,

@@ -343,6 +343,9 @@ def _restore(entry: object, j: int) -> _Number | _Labels:
         number = _Number(plain["name"], plain["median"], plain["center"], plain["scale"])
         finite = all(map(math.isfinite, (number.median, number.center, number.scale)))
         _demand(finite and number.scale >= 0, f"{where} finite numbers and no negative 'scale'", "others")
+        # What stands for a missing number must itself be one that the door allows.
+        far = number.scale > 0 and abs((number.median - number.center) / number.scale) > 1e150
+        _demand(not far, f"{where} a 'median' within 1e150 times 'scale' of 'center'", "another")
         return number
     plain = _fields(entry, _CATEGORICAL, where)
     levels = plain["levels"]
