@@ -20,6 +20,7 @@ from frhsic.kernels import (
     Sum,
     default_kernel,
 )
+from frhsic.kernels._scale import own_distances
 
 
 def norm(v):
@@ -219,3 +220,19 @@ def test_median_of_a_whitened_kernel_is_taken_on_whitened_rows():
     kernel = Gaussian("median", whiten=True).calibrate(x)
     assert kernel.bandwidth == pytest.approx(lower_median(distances), rel=1e-10)
     assert kernel.whiten is True
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("equal", [3, 30], ids=["few are close", "most are close"])
+def test_distances_by_a_product_are_those_of_pairs_one_by_one(dtype, equal):
+    x = torch.randn((2, 40, 12), generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 5.0
+    x[:, 1:equal] = x[:, :1] + 1e-3 * x[:, 1:equal]  # far closer than a product can tell
+    x[:, equal] = x[:, 0]
+    x = x.to(dtype)
+    expected = (x.double().unsqueeze(-2) - x.double().unsqueeze(-3)).square().sum(dim=-1).sqrt()
+    found = own_distances(x)
+    # In squares eps / CLOSE, so half of it in distances.
+    torch.testing.assert_close(
+        found.double(), expected, rtol=1e-11 if dtype == torch.float64 else 2e-4, atol=0
+    )
+    assert (found[:, 0, equal] == 0).all()

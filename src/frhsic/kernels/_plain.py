@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from frhsic.kernels._base import Kernel, applied
-from frhsic.kernels._scale import distances, weighted_mean, whitening
+from frhsic.kernels._scale import distances, own_distances, weighted_mean, whitening
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class _Distances(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, M: Tensor, factor: float) -> Tensor:
-        D = distances(x, x)
+        D = own_distances(x)
         ctx.factor, ctx.distances = factor, D
         ctx.save_for_backward(x, M)
         return (D * M).sum(dim=(-2, -1)) * (-0.5 * factor)

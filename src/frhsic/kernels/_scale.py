@@ -11,6 +11,8 @@ Rule = Literal["median", "scale-free"]
 
 # Rows above which the median is taken on a random subsample: 2,000 rows are 2 million pairs.
 MEDIAN_ROWS = 2_000
+# Squared distances below this share of the squared norms are not left to cancelling.
+CLOSE = 1e-3
 
 
 def sum_dtype(K: Tensor) -> torch.dtype | None:
@@ -60,6 +62,26 @@ def self_exponent(x: Tensor) -> tuple[Tensor, Tensor]:
 def distances(a: Tensor, b: Tensor) -> Tensor:
     """Return |a_i - b_j|, shape ``(..., n, m)``, exactly zero for equal rows and with gradient zero there."""
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def own_distances(x: Tensor) -> Tensor:
+    """Return ``distances(x, x)`` without a gradient, by one product: several times as quick for wide rows.
+
+    What is left of a product after cancelling has a relative error of eps / CLOSE in squares; pairs closer
+    than that are taken one by one.
+    """
+    x = x - x.mean(dim=-2, keepdim=True)
+    norms = x.square().sum(dim=-1)
+    sums = norms.unsqueeze(-1) + norms.unsqueeze(-2)
+    squared = (x @ x.mT).mul_(-2.0).add_(sums)
+    near = squared < CLOSE * sums
+    near.diagonal(dim1=-2, dim2=-1).fill_(False)
+    *models, i, j = near.nonzero(as_tuple=True)
+    if len(i) > squared.numel() // 8:
+        return distances(x, x)
+    squared[near] = (x[*models, i] - x[*models, j]).square().sum(dim=-1)
+    squared.diagonal(dim1=-2, dim2=-1).zero_()
+    return squared.sqrt_()
 
 
 def median_bandwidth(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
