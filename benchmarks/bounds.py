@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--permutations", type=int, default=199)
     parser.add_argument("--fresh", action="store_true", help="forget the results, not the trained models")
     parser.add_argument("--retrain", action="store_true", help="train again even where the cache has a model")
-    parser.add_argument("--draw", action="store_true", help="only draw the figures from the results")
+    parser.add_argument("--draw", action="store_true", help="only draw the figure from the results")
 
 
 def gram(x: Array, sigma: float) -> Array:
@@ -250,19 +250,6 @@ def draw(summary: dict[str, Any], runs: Runs, epochs: int) -> None:
     figure.savefig(path / "bounds.png", dpi=130)
     plt.close(figure)
 
-    figure = plt.figure(figsize=(12.0, 6.6), layout="constrained")
-    axes = figure.subplots(2, len(TITLES), sharey="row", sharex=True)
-    for column, (name, title) in enumerate(TITLES.items()):
-        rows = sorted(
-            (row for row in summary["lambda_s"] if row["dataset"] == name), key=lambda row: row["sigma"]
-        )
-        _draw_lambda_s(axes[0, column], axes[1, column], rows, summary["slopes"][name])
-        axes[0, column].set_title(title)
-    axes[0, 0].set_ylabel("smallest eigenvalue above the cut")
-    axes[1, 0].set_ylabel("how many eigenvalues are above")
-    figure.savefig(path / "lambda_s.png", dpi=130)
-    plt.close(figure)
-
 
 def _legend(axis: Any) -> tuple[list[Any], list[str]]:
     handles, labels = axis.get_legend_handles_labels()
@@ -330,32 +317,8 @@ def _draw_by_m(axis: Any, run: dict[str, Any]) -> None:
     axis.grid(True, which="major", alpha=0.3)
 
 
-def _draw_lambda_s(top: Any, bottom: Any, rows: list[dict[str, Any]], slopes: dict[str, float]) -> None:
-    sigmas = [row["sigma"] for row in rows]
-
-    def line(axis: Any, name: str, label: str, colour: str, marker: str, style: str = "-") -> None:
-        axis.loglog(
-            sigmas, [row[name] for row in rows], style, color=colour, marker=marker, ms=5, label=label
-        )
-
-    line(top, "lambda_s_double", f"double precision (slope {slopes['double']:.2f})", "#0072B2", "o")
-    line(top, "lambda_s_single", f"single precision (slope {slopes['single']:.2f})", "#E69F00", "s")
-    if "published" in rows[0]:
-        published_slope = slope(np.array(sigmas), np.array([row["published"] for row in rows]))
-        line(top, "published", f"published (slope {published_slope:.2f})", "#D55E00", "x", ":")
-    line(top, "cut_double", f"the cut itself (slope {slopes['cut']:.2f})", "#000000", "", "--")
-    top.legend(fontsize=8, frameon=False, loc="lower left")
-    line(bottom, "m_double", "above 1e-6 of the largest, double precision", "#0072B2", "o")
-    line(bottom, "m_fine", "above 1e-10 of the largest, double precision", "#56B4E9", "D")
-    line(bottom, "m_single", "above 1e-6, single precision", "#E69F00", "s")
-    bottom.legend(fontsize=8, frameon=False, loc="upper left")
-    bottom.set_xlabel("bandwidth sigma on S")
-    for axis in (top, bottom):
-        axis.grid(True, which="major", alpha=0.3)
-
-
 def run(arguments: argparse.Namespace) -> None:
-    """Train and judge what is missing, print the tables and draw the figures."""
+    """Train and judge what is missing, print the tables and draw the figure."""
     runs = Runs("bounds.json", fresh=arguments.fresh and not arguments.draw, seeds=SEEDS[:1])
     if arguments.draw:
         summary = tables(runs, arguments.epochs)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from torch import Tensor
 
-from benchmarks._record import DOCS, RESULTS, provenance, write
+from benchmarks._record import RESULTS, provenance, write
 from frhsic import EIPM, HSIC
 from frhsic.kernels import Gaussian
 
@@ -25,7 +25,7 @@ SEED = 20_261_115
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
     parser.add_argument("--replications", type=int, default=200)
-    parser.add_argument("--draw", action="store_true", help="only draw the figure from the committed results")
+    parser.add_argument("--fresh", action="store_true", help="forget the results made before")
 
 
 def population_hsic(rho: float, a: float = 1.0, b: float = 1.0) -> float:
@@ -140,53 +140,14 @@ def compute(replications: int) -> dict[str, Any]:
     return {**provenance(seed=SEED, replications=replications), "eipm_limit_fixed": limit, "results": results}
 
 
-def draw(result: dict[str, Any]) -> None:
-    """Draw mean absolute errors against n, one panel for each correlation."""
-    import matplotlib.pyplot as plt
-
-    colours = {
-        "HSIC": "#0072B2",
-        "HSIC unbiased": "#56B4E9",
-        "EIPM fixed": "#D55E00",
-        "EIPM shrinking": "#E69F00",
-    }
-    markers = {"HSIC": "o", "HSIC unbiased": "s", "EIPM fixed": "^", "EIPM shrinking": "D"}
-    figure, axes = plt.subplots(1, 2, figsize=(9.5, 4.0), sharey=True, layout="constrained")
-    for axis, rho in zip(axes, (0.5, 0.0), strict=True):
-        for row in result["results"]:
-            if row["rho"] != rho:
-                continue
-            name = row["estimator"]
-            low, high = row["slope_95"]
-            axis.loglog(
-                row["n"],
-                row["mean_absolute_error"],
-                color=colours[name],
-                marker=markers[name],
-                markersize=5,
-                label=f"{name}: slope {row['slope']:.2f} [{low:.2f}, {high:.2f}]",
-            )
-        axis.set_title("dependent, rho = 0.5" if rho else "independent, rho = 0")
-        axis.set_xlabel("sample size n")
-        axis.grid(True, which="major", alpha=0.3)
-        axis.legend(fontsize=8, frameon=False, loc="lower left")
-    axes[0].set_ylabel("mean absolute error against the population value")
-    bottom = min(min(row["mean_absolute_error"]) for row in result["results"])
-    axes[0].set_ylim(bottom=bottom / 12)
-    path = DOCS / "figures"
-    path.mkdir(exist_ok=True)
-    figure.savefig(path / "convergence.png", dpi=130)
-    plt.close(figure)
-
-
 def run(arguments: argparse.Namespace) -> None:
-    """Compute, print the slopes, write benchmarks/results/convergence.json and draw the figure."""
-    if not arguments.draw:
-        write("convergence.json", compute(arguments.replications))
-    result = json.loads((RESULTS / "convergence.json").read_text())
+    """Compute unless that was done, write benchmarks/results/convergence.json and print the slopes."""
+    path = RESULTS / "convergence.json"
+    if arguments.fresh or not path.exists():
+        write(path.name, compute(arguments.replications))
+    result = json.loads(path.read_text())
     for row in result["results"]:
         low, high = row["slope_95"]
         print(
             f"rho = {row['rho']}: {row['estimator']:15s} slope {row['slope']:+.3f} [{low:+.3f}, {high:+.3f}]"
         )
-    draw(result)

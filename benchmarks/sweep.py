@@ -81,9 +81,7 @@ class Cell:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
     parser.add_argument("--datasets", nargs="*", default=list(DATASETS), choices=DATASETS, metavar="DATASET")
-    parser.add_argument(
-        "--methods", nargs="*", default=list(CONTENDERS), metavar="METHOD", help="of all nine"
-    )
+    parser.add_argument("--methods", nargs="*", default=list(CONTENDERS), metavar="METHOD", help="of all ten")
     parser.add_argument("--forms", nargs="*", default=["lam", "budget"], choices=["lam", "budget"])
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=200)
