@@ -1,4 +1,4 @@
-"""Adult as published: the eight methods at their published lambdas, five splits of 200 epochs."""
+"""What one would try first, on Adult as published: five splits of 200 epochs."""
 
 import argparse
 import statistics
@@ -10,47 +10,19 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import MinMaxScaler
 
-import frhsic.baselines
-from benchmarks._protocol import SEEDS, Array, Split, published, published_gdp, split_of
+from benchmarks._protocol import SEEDS, Array, Split, published_gdp, split_of
 from benchmarks._record import Runs
-from frhsic.baselines import UNFAIR, Method, Residualizer, adversarial_fairness, correlation_remover
-from frhsic.estimators import fit_path
-
-GRID = (0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0)
-# The methods of the paper, with two lambdas at which each acts and has not collapsed.
-LAMS = {
-    "UNFAIR": (0.0,),
-    "FRHSIC": (50.0, 100.0),
-    "FREM": (50.0, 100.0),
-    "REG_GDP": (0.5, 1.0),
-    "ADV": (10.0, 100.0),
-    "MMD": (10.0, 50.0),
-    "LAFTR": (0.5, 1.0),
-    "DCOR": (100.0, 500.0),
-}
-ASKED = ("FREM", "REG_GDP", "MMD", "DCOR")
-# How the published files spell them.
-FILES = {
-    "FRHSIC": "FRHSIC_Ours",
-    "MMD (binned)": "MMD_binned",
-    "LAFTR (binned)": "LAFTR_binned",
-}
-# A mean may differ from the published one by twice the published deviation over splits, or by this.
-LEAST = {"accuracy": 0.005, "gdp": 0.01}
+from frhsic.baselines import UNFAIR, Residualizer, adversarial_fairness, correlation_remover
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
-    parser.add_argument("--methods", nargs="*", default=ASKED, choices=LAMS, metavar="METHOD")
-    parser.add_argument("--lams", type=float, nargs="*", help="for every method; two of its own by default")
-    parser.add_argument("--grid", action="store_true", help="all nine published lambdas")
-    parser.add_argument("--first", action="store_true", help="also what one would try first")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--fresh", action="store_true", help="forget the runs made before")
 
 
-# What one would try first, each as the logits of the test rows.
+# Each as the logits of the test rows.
 
 
 def residualized(split: Split, seed: int, epochs: int) -> Array:
@@ -86,33 +58,15 @@ FIRST: dict[str, Callable[[Split, int, int], Array]] = {
     "CorrelationRemover": correlation_removed,
     "AdversarialFairness": adversarial,
 }
+MEASURES = ("accuracy", "gdp")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train what is missing, one stacked pass for each method and split, and print the table."""
+    """Train what is missing and print the table."""
     runs = Runs("baselines.json", fresh=arguments.fresh, seeds=SEEDS)
-    for key in arguments.methods:
-        method: Method = getattr(frhsic.baselines, key)
-        asked = LAMS[key] if key == "UNFAIR" else arguments.lams or (GRID if arguments.grid else LAMS[key])
+    for name, logits_of in FIRST.items():
         for repeat, seed in enumerate(SEEDS[: arguments.splits]):
-            same = {"method": method.name, "seed": seed, "epochs": arguments.epochs}
-            lams = [lam for lam in asked if runs.missing(lam=lam, **same)]
-            if not lams:
-                continue
-            split = split_of("adult", repeat)
-            start = time.perf_counter()
-            estimator = method.classifier(epochs=arguments.epochs, random_state=seed)
-            models = fit_path(estimator, split.x, split.y, lams=lams, sensitive_features=split.s)
-            seconds = round(time.perf_counter() - start, 1)
-            for lam, model in zip(lams, models, strict=True):
-                accuracy = model.score(split.x_test, split.y_test)
-                gdp = published_gdp(model.decision_function(split.x_test), split.s_test)
-                runs.add(**same, lam=lam, accuracy=accuracy, gdp=gdp, stacked=len(lams), seconds=seconds)
-                print(f"{method.name} {lam:g} split {repeat}: {accuracy:.4f} {gdp:.4f}", flush=True)
-            runs.write(table=table(runs.runs, arguments.epochs))
-    for name, logits_of in FIRST.items() if arguments.first else ():
-        for repeat, seed in enumerate(SEEDS[: arguments.splits]):
-            same = {"method": name, "lam": 1.0, "seed": seed, "epochs": arguments.epochs}
+            same = {"method": name, "seed": seed, "epochs": arguments.epochs}
             if not runs.missing(**same):
                 continue
             split = split_of("adult", repeat)
@@ -121,53 +75,29 @@ def run(arguments: argparse.Namespace) -> None:
             seconds = round(time.perf_counter() - start, 1)
             accuracy = float(np.mean((logits > 0) == (split.y_test == 1)))
             runs.add(**same, accuracy=accuracy, gdp=published_gdp(logits, split.s_test), seconds=seconds)
+            runs.write(table=table(runs.runs, arguments.epochs))
             print(runs.runs[-1], flush=True)
     rows = table(runs.runs, arguments.epochs)
-    show(rows)
+    for row in rows:
+        means = (f"{name} {row[name]['mean']:.4f} +/- {row[name]['sd']:.4f}" for name in MEASURES)
+        print(f"{row['method']:19s} {row['splits']} splits", *means, sep="  ")
     print(runs.write(table=rows))
 
 
 def table(runs: list[dict[str, Any]], epochs: int) -> list[dict[str, Any]]:
-    """Return mean and deviation over splits of each method and lambda beside the published ones."""
-    known = {
-        (row["method"], float(row["lam"])): row
-        for row in published("results_by_lambda")
-        if row["dataset"] == "adult"
-    }
+    """Return mean and deviation over splits of each."""
     rows = []
-    names = [*(getattr(frhsic.baselines, key).name for key in LAMS), *FIRST]
-    cells = {(r["method"], r["lam"]) for r in runs if r["epochs"] == epochs}
-    for name, lam in sorted(cells, key=lambda cell: (names.index(cell[0]), cell[1])):
-        chosen = [r for r in runs if (r["method"], r["lam"], r["epochs"]) == (name, lam, epochs)]
-        row: dict[str, Any] = {"method": name, "lam": lam, "epochs": epochs, "splits": len(chosen)}
-        theirs = known.get((FILES.get(name, name), lam))
-        for measure, column in (("accuracy", "perf"), ("gdp", "gdp")):
-            values = [r[measure] for r in chosen]
-            mean = statistics.mean(values)
+    for name in FIRST:
+        chosen = [run for run in runs if (run["method"], run["epochs"]) == (name, epochs)]
+        if not chosen:
+            continue
+        row: dict[str, Any] = {"method": name, "epochs": epochs, "splits": len(chosen)}
+        for measure in MEASURES:
+            values = [run[measure] for run in chosen]
             # The published deviations are those of a population, too.
-            row[measure] = {"mean": round(mean, 4), "sd": round(statistics.pstdev(values), 4)}
-            if theirs is not None:
-                target, sd = float(theirs[f"{column}_mean"]), float(theirs[f"{column}_std"])
-                tolerance = max(2.0 * sd, LEAST[measure])
-                row[measure] |= {
-                    "published": target,
-                    "published_sd": sd,
-                    "difference": round(mean - target, 4),
-                    "tolerance": round(tolerance, 4),
-                    "within": abs(mean - target) <= tolerance,
-                }
+            row[measure] = {
+                "mean": round(statistics.mean(values), 4),
+                "sd": round(statistics.pstdev(values), 4),
+            }
         rows.append(row)
     return rows
-
-
-def show(rows: list[dict[str, Any]]) -> None:
-    """Print the table."""
-    for row in rows:
-        parts = [f"{row['method']:19s} lam {row['lam']:<6g} {row['splits']} splits"]
-        for measure in LEAST:
-            cell = row[measure]
-            parts.append(f"{measure} {cell['mean']:.4f} +/- {cell['sd']:.4f}")
-            if "published" in cell:
-                verdict = "within" if cell["within"] else "OUTSIDE"
-                parts.append(f"(published {cell['published']:.4f} +/- {cell['published_sd']:.4f}: {verdict})")
-        print("  ".join(parts))
