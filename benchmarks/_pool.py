@@ -2,15 +2,20 @@
 
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 import torch
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+# So often a worker may be killed before something else is to blame.
+MOST_DEATHS = 10
 
 
 def spread(
@@ -35,9 +40,25 @@ def spread(
 
 
 def _by_processes(tasks: Sequence[Task], work: Callable[[Task], Result], workers: int) -> Iterator[Any]:
+    if workers == 1:
+        yield from (_with_task_one_thread(work, task) for task in tasks)
+        return
     os.environ["OMP_NUM_THREADS"] = "1"  # read by the workers when they load their libraries
-    with multiprocessing.get_context("spawn").Pool(workers, initializer=_one_thread) as pool:
-        yield from pool.imap_unordered(partial(_with_task, work), tasks)
+    spawn = multiprocessing.get_context("spawn")
+    left, deaths = list(tasks), 0
+    while left:
+        pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_worker)
+        try:
+            for future in as_completed([pool.submit(_with_task, work, task) for task in left]):
+                task, result = future.result()
+                yield task, result
+                left.remove(task)
+        except BrokenProcessPool:  # a worker was killed: what it had begun is begun again
+            deaths += 1
+            if deaths > MOST_DEATHS:
+                raise
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _by_ray(tasks: Sequence[Task], work: Callable[[Task], Result]) -> Iterator[Any]:
@@ -59,6 +80,18 @@ def _with_task(work: Callable[[Task], Result], task: Task) -> tuple[Task, Result
 def _with_task_one_thread(work: Callable[[Task], Result], task: Task) -> tuple[Task, Result]:
     _one_thread()
     return task, work(task)
+
+
+def _worker() -> None:
+    _one_thread()
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    """End when the parent has: a task would be finished for nobody, beside those of the next run."""
+    parent.join()
+    os._exit(1)
 
 
 def _one_thread() -> None:

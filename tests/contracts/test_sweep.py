@@ -140,6 +140,20 @@ def test_tasks_are_spread_and_announced(capsys):
     assert "3/3" in capsys.readouterr().out
 
 
+def square_or_die(task):
+    number, grave = task
+    if number == 2 and not grave.exists():
+        grave.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number**2
+
+
+def test_what_a_killed_worker_had_begun_is_begun_again(tmp_path):
+    tasks = [(number, tmp_path / "grave") for number in (1, 2, 3)]
+    assert sorted(spread(tasks, square_or_die, cost=lambda task: task[0], workers=2)) == [1, 4, 9]
+    assert tasks[0][1].exists()
+
+
 def test_a_ray_cluster_gives_the_same_results():
     ray = pytest.importorskip("ray", reason="needs frhsic[ray]")
     try:
