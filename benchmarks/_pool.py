@@ -96,8 +96,6 @@ def _end_with(parent: Any) -> None:
 
 def _one_thread() -> None:
     torch.set_num_threads(1)
-    # Kernels of a fixed bandwidth reach numbers below 1e-38, with which a step takes three times as long.
-    torch.set_flush_denormal(True)
 
 
 def _words(seconds: float) -> str:
