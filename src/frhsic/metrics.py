@@ -16,7 +16,8 @@ from torch import Tensor
 from frhsic.data import to_generator, to_sensitive, to_weights
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, KernelHGR
 from frhsic.dependence._centering import Estimator
-from frhsic.inference._tests import MIN_LEVEL, parts_of
+from frhsic.inference._permutation import MIN_LEVEL
+from frhsic.inference._tests import parts_of
 
 __all__ = [
     "distance_correlation",

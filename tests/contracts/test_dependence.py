@@ -23,6 +23,7 @@ from frhsic.dependence import (
     BinnedMMD,
     Dependence,
     DistanceCovariance,
+    FeatureHSIC,
     KernelHGR,
     MutualInformation,
 )
@@ -92,6 +93,23 @@ CASES = {
     ),
     "HSIC uniform": Case(lambda: HSIC(Gaussian(1.0), Gaussian(1.0), reference="uniform"), counts=False),
     **{
+        f"FeatureHSIC {name} {estimator} {normalized=} {root=}": Case(
+            lambda k=KERNELS[name], e=estimator, m=normalized, r=root: FeatureHSIC(
+                k, n_features=(16, 17), estimator=e, normalized=m, root=r
+            ).calibrate(*sample(99)[:2], side="s"),
+            # Debiased by the mean at independence of rows as they are.
+            counts=estimator == "biased",
+            kinds=frozenset({CONTINUOUS}),
+        )
+        for name, estimator, normalized, root in (
+            ("gaussian", "biased", False, False),
+            ("scale-free", "biased", True, True),
+            ("laplace", "unbiased", False, True),
+            ("sum", "unbiased", True, False),
+        )
+    },
+    "FeatureHSIC median": Case(lambda: FeatureHSIC(n_features=(16, 17)), counts=False),
+    **{
         f"DistanceCovariance {estimator} {normalized=} {root=} {whiten=} {block=}": Case(
             lambda e=estimator, m=normalized, r=root, w=whiten, b=block: DistanceCovariance(
                 estimator=e, normalized=m, root=r, whiten=w, block_size=b
@@ -149,7 +167,12 @@ FEW = [
     for name in CASES
     if not name.startswith("HSIC ") or name.split()[1] in ("gaussian", "scale-free", "median", "uniform")
 ]
-NAMES = sorted(name for name in frhsic.dependence.__all__ if name != "Dependence")
+# What is called as a measure: a sketch, which takes rows in parts, has contracts of its own.
+NAMES = sorted(
+    name
+    for name in frhsic.dependence.__all__
+    if issubclass(getattr(frhsic.dependence, name), Dependence) and name != "Dependence"
+)
 
 
 def generator(seed=0):
@@ -557,6 +580,14 @@ WRONG = {
         {"block_size": 0},
         {"estimator": "unbiased", "reference": "uniform"},
     ],
+    "FeatureHSIC": [
+        {"estimator": "exact"},
+        {"n_features": (1, 9)},
+        {"n_features": 9},
+        {"random_state": -1},
+        {"random_state": None},
+        {"kernel_z": Delta()},
+    ],
     "EIPM": [{"anchors": 0}, {"bandwidth_s": 0.0}, {"bandwidth_s": math.nan}, {"range_s": 0.0}],
     "GDP": [{"bandwidth_s": -1.0}, {"range_s": -1.0}, {"weighting": "uniform"}, {"n_grid": 1}],
     "Adversary": [{"n_bins": 1}],
@@ -661,6 +692,20 @@ def largest_tensor(measure, z, s):
     return largest.size
 
 
+def test_distance_covariance_of_a_score_forms_no_pairs():
+    n = 20_000
+    s = torch.randn(n, dtype=torch.float64, generator=generator())
+    z = s.square() + torch.randn(n, dtype=torch.float64, generator=generator(1))
+    assert largest_tensor(DistanceCovariance(normalized=True), z, s) <= 4 * (n + 1)
+    few = z[:600].clone().requires_grad_()
+    with_gradient = DistanceCovariance()(few, s[:600])
+    with_gradient.backward()
+    assert few.grad.abs().max() > 0
+    close(with_gradient.detach(), DistanceCovariance()(z[:600], s[:600]))
+    with pytest.raises(ValueError, match=r"^'weights' must be None for estimator='unbiased'"):
+        DistanceCovariance(estimator="unbiased")(z, s, s.exp())
+
+
 # For each parameter: the common arguments, and two values that must make a difference.
 ARGUMENTS = {
     "HSIC": {
@@ -671,6 +716,15 @@ ARGUMENTS = {
         "root": ({}, False, True),
         "reference": ({}, "product", "uniform"),
         "block_size": ({"kernel_z": Gaussian(1.0), "kernel_s": Gaussian(1.0)}, 13, 5),
+    },
+    "FeatureHSIC": {
+        "kernel_z": ({}, Gaussian(1.0), Laplace(1.0)),
+        "kernel_s": ({}, Gaussian(1.0), Laplace(1.0)),
+        "n_features": ({}, (256, 64), (16, 9)),
+        "random_state": ({}, 0, 1),
+        "estimator": ({}, "biased", "unbiased"),
+        "normalized": ({}, False, True),
+        "root": ({}, False, True),
     },
     "DistanceCovariance": {
         "normalized": ({}, False, True),
@@ -758,6 +812,10 @@ SINGLE = {
         )
         if name in ("gaussian", "whiten") or (name in ("linear", "scale-free", "median") and not normalized)
     },
+    "FeatureHSIC": lambda: FeatureHSIC(),
+    "FeatureHSIC unbiased": lambda: FeatureHSIC(
+        Gaussian("scale-free"), estimator="unbiased", normalized=True
+    ),
     "DistanceCovariance": lambda: DistanceCovariance(),
     "DistanceCovariance unbiased": lambda: DistanceCovariance(estimator="unbiased", normalized=True),
     "EIPM": lambda: EIPM(Gaussian(1.3), 0.1, anchors=32),

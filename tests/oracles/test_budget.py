@@ -8,16 +8,18 @@ import torch
 
 import frhsic.dependence
 from frhsic.data import Sensitive
-from frhsic.dependence import EIPM, GDP, HSIC, Adversary, DistanceCovariance
+from frhsic.dependence import EIPM, GDP, HSIC, Adversary, Dependence, DistanceCovariance
 from frhsic.engine.budget import Multipliers
 from frhsic.kernels import Gaussian, Linear
 from frhsic.penalty import Penalty, budget_penalty, default_penalty
 
 CLOSE = {"rel": 1e-9, "abs": 1e-13}
 MEASURES = {
-    name: getattr(frhsic.dependence, name)
+    name: made
     for name in frhsic.dependence.__all__
-    if name != "Dependence" and getattr(frhsic.dependence, name).differentiable
+    if issubclass(made := getattr(frhsic.dependence, name), Dependence)
+    and name != "Dependence"
+    and made.differentiable
 }
 VARIANTS = {name: made() for name, made in MEASURES.items()} | {
     "HSIC, linear": HSIC(Linear()),

@@ -234,7 +234,7 @@ def test_distance_covariance_of_many_rows_is_that_of_whole_matrices(kind, weight
     whole = found(z, s, measure, w)
     monkeypatch.setattr(_embedding, "_WHOLE", 100)
     monkeypatch.setattr(_embedding, "_from_features", lambda *_: None)
-    monkeypatch.setattr(_embedding, "_from_pairs", None)
+    monkeypatch.setattr(_embedding, "pair_rows", None)
     many = found(z, s, measure, w)
     assert many.unbiased() == pytest.approx(whole.unbiased(), rel=1e-9)
     assert many.standard_error(True) == pytest.approx(whole.standard_error(True), rel=1e-9)

@@ -5,7 +5,7 @@ import math
 import os
 import subprocess
 import sys
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -280,6 +280,7 @@ def test_distance_covariance_is_that_of_dcor(tmp_path):
         "u_distance_correlation_sqr": DistanceCovariance(estimator="unbiased", normalized=True),
     }
     samples = [sample(40, d=3, q=q, seed=7)[:2] for q in (1, 2)]
+    samples.append(sample(700, d=1, q=1, seed=7)[:2])  # in n log n, here and there
     answer = subprocess.run(
         [sys.executable, "-c", DCOR, *measures],
         input=json.dumps([[z.tolist(), s.tolist()] for z, s in samples]),
@@ -292,6 +293,21 @@ def test_distance_covariance_is_that_of_dcor(tmp_path):
     for (z, s), theirs in zip(samples, json.loads(answer.stdout), strict=True):
         for name, measure in measures.items():
             assert measure(z, s).item() == pytest.approx(theirs[name], rel=1e-10, abs=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kinds", [("continuous",), ("categorical",), ("categorical", "categorical")])
+def test_sorted_distance_covariance_is_that_of_all_pairs(kinds, weighted):
+    z, s, w = sample(600, d=1, q=len(kinds), seed=10)
+    s = Sensitive(s.round() if "categorical" in kinds else s, tuple("ab"[: len(kinds)]), kinds)
+    z = torch.stack((z, (z + 1e5).round(decimals=1))) + s.values[:, :1].square()
+    w = w if weighted else None
+    for estimator, normalized, root, whiten in product(("biased", "unbiased"), *[(False, True)] * 3):
+        if weighted and estimator == "unbiased":
+            continue
+        options = {"estimator": estimator, "normalized": normalized, "root": root, "whiten": whiten}
+        pairs = DistanceCovariance(**options, block_size=256)(z, s, w)
+        torch.testing.assert_close(DistanceCovariance(**options)(z, s, w), pairs, rtol=1e-9, atol=1e-13)
 
 
 def test_distance_covariance_of_whitened_z_is_that_of_mahalanobis_distances():

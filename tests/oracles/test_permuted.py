@@ -11,7 +11,9 @@ from frhsic.dependence import (
     HSIC,
     Adversary,
     BinnedMMD,
+    Dependence,
     DistanceCovariance,
+    FeatureHSIC,
     KernelHGR,
     MutualInformation,
 )
@@ -101,6 +103,11 @@ def test_permuted_distance_covariance_is_that_of_permuted_rows(kinds, estimator,
     assert_permuted_is_forward_on_permuted_rows(measure, z, s, permutations)
 
 
+MEASURES = sorted(
+    name
+    for name in frhsic.dependence.__all__
+    if issubclass(getattr(frhsic.dependence, name), Dependence) and name != "Dependence"
+)
 # Kinds of S for which each measure is defined.
 ANY = (CONTINUOUS, CATEGORICAL, MIXED)
 OTHERS = {
@@ -110,6 +117,10 @@ OTHERS = {
     ],
     "GDP": [(lambda: GDP(), ANY), (lambda: GDP(weighting="grid"), (CONTINUOUS,))],
     "HSIC": [(lambda: HSIC(reference="uniform"), ANY), (lambda: HSIC(block_size=16), ANY)],
+    "FeatureHSIC": [
+        (lambda: FeatureHSIC(n_features=(32, 9), normalized=True), ANY),
+        (lambda: FeatureHSIC(n_features=(32, 9), root=True), ANY),
+    ],
     "Adversary": [
         (lambda: Adversary(), (CONTINUOUS,)),
         (lambda: Adversary(n_bins=4), (CONTINUOUS, CATEGORICAL)),
@@ -126,7 +137,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(set(frhsic.dependence.__all__) - {"Dependence"}))
+@pytest.mark.parametrize("name", MEASURES)
 def test_permuted_is_forward_on_permuted_rows_for_every_measure(name):
     for make, defined_for in OTHERS[name]:
         for kinds in defined_for:
@@ -177,7 +188,7 @@ def test_weights_travel_with_the_rows_of_s(route, normalized, root):
     assert_weights_travel_with_s(measure.calibrate(z, s, freeze=True), z, s, permutations)
 
 
-@pytest.mark.parametrize("name", sorted(set(frhsic.dependence.__all__) - {"Dependence"}))
+@pytest.mark.parametrize("name", MEASURES)
 def test_weights_travel_with_the_rows_of_s_for_every_measure(name):
     for make, defined_for in OTHERS[name]:
         for kinds in defined_for:

@@ -7,6 +7,7 @@ from frhsic.dependence._base import Dependence
 from frhsic.dependence.adversary import Adversary
 from frhsic.dependence.dcov import DistanceCovariance
 from frhsic.dependence.eipm import EIPM
+from frhsic.dependence.features import FeatureHSIC, HSICSketch
 from frhsic.dependence.gdp import GDP
 from frhsic.dependence.hgr import KernelHGR
 from frhsic.dependence.hsic import HSIC
@@ -21,6 +22,8 @@ __all__ = [
     "BinnedMMD",
     "Dependence",
     "DistanceCovariance",
+    "FeatureHSIC",
+    "HSICSketch",
     "KernelHGR",
     "MutualInformation",
 ]

@@ -12,6 +12,9 @@ from torch import Tensor
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence
 from frhsic.dependence._centering import Estimator
+from frhsic.dependence._features import debiased, normalized_hsic
+from frhsic.dependence._numeric import signed_root
+from frhsic.dependence._tiles import TILE
 from frhsic.dependence.hsic import HSIC
 from frhsic.kernels import Delta, Energy, Kernel, Scaled
 
@@ -36,6 +39,8 @@ class DistanceCovariance(Dependence):
 
     Notes
     -----
+    Without gradients one column of Z and one of S, or categories, take n log n above 512 rows, not n^2.
+
     Categories in S enter with the discrete metric, all columns together. Continuous and categorical columns
     do not mix here, because sums of metrics do not characterise joint independence: use :class:`HSIC`.
 
@@ -92,11 +97,30 @@ class DistanceCovariance(Dependence):
         )
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
-        return self._hsic(s.kinds)._value(z, s, w)
+        hsic = self._hsic(s.kinds)
+        if torch.is_grad_enabled() and z.requires_grad:
+            return hsic._value(z, s, w)
+        if len(s) <= TILE or self.block_size is not None or not _on_lines(z.shape[-1], s.kinds):
+            return hsic._value(z, s, w)
+        hsic._refuse_weights(w)
+        share = z.new_full((len(s),), 1.0 / len(s), dtype=torch.float64) if w is None else w.double()
+        values = []
+        for x in z.reshape(-1, len(s), 1):
+            a = sortable(hsic.kernel_z.bind(x, w), x)
+            b = sortable(hsic._kernel_s(s).bind(s.values, w), s.values)
+            assert a is not None  # noqa: S101
+            assert b is not None  # noqa: S101
+            value = _hsic(a, b, share, self.estimator)
+            if self.normalized:
+                zz, ss = (_hsic(side, side, share, self.estimator) for side in (a, b))
+                value = normalized_hsic(value, zz, ss, self.estimator)
+            values.append(value)
+        stack = torch.stack(values).reshape(z.shape[:-2])
+        return (signed_root(stack) if self.root else stack).to(z.dtype)
 
-    def cheap_rows(self, width: int, kinds: Sequence[Kind]) -> int:  # noqa: ARG002
-        """Return 512: distances are taken pair by pair."""
-        return 512
+    def cheap_rows(self, width: int, kinds: Sequence[Kind]) -> int:
+        """Return many for one column each, which are sorted; else distances are taken pair by pair."""
+        return 65_536 if _on_lines(width, kinds) and self.block_size is None else 512
 
     def beyond_chance(
         self, z: Tensor, s: Tensor | Sensitive, order: Tensor, weights: Tensor | None = None
@@ -180,6 +204,20 @@ def centred_products(a: Side, b: Side, w: Tensor) -> Tensor:
     k, m = a.times(w), b.times(w)
     pairs = _products(a, b, w) - a.times(w * m) - b.times(w * k) + (w * k) @ m
     return pairs - (k - w @ k) * (m - w @ m)
+
+
+def _on_lines(width: int, kinds: Sequence[Kind]) -> bool:
+    """Return whether both sides are numbers on a line or categories."""
+    return width == 1 and (len(kinds) == 1 or set(kinds) == {"categorical"})
+
+
+def _hsic(a: Side, b: Side, w: Tensor, estimator: Estimator) -> Tensor:
+    """Return HSIC of two sides."""
+    biased = w @ centred_products(a, b, w)
+    if estimator == "biased":
+        return biased
+    d, e, second = centred_diagonal(a, w), centred_diagonal(b, w), w.square()
+    return debiased(biased, second @ (d * e), second @ d, second @ e, 1.0 / second.sum())
 
 
 def centred_diagonal(a: Side, w: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from frhsic.data import Kind, Sensitive, to_generator, to_sensitive, to_vector, to_weights
+from frhsic.dependence import HSICSketch
 from frhsic.dependence._smoothing import (
     bandwidths_of,
     check_bandwidth,
@@ -29,7 +30,9 @@ from frhsic.dependence._smoothing import (
     row_weights,
     smoothing_weights,
 )
+from frhsic.dependence.features import Line
 from frhsic.inference._results import Curve
+from frhsic.inference._sketched import refuse_beside_a_sketch
 
 # Rows with the same or nearly the same s share their smoothing weights: they are gathered in at most so many
 # groups, and the process is evaluated at no more points than that.
@@ -45,7 +48,7 @@ _LEVELS, _LEVEL_ROWS = 100, 20
 
 def conditional_curve(
     scores: object,
-    s: object,
+    s: object = None,
     *,
     level: float = 0.95,
     bandwidth_s: float = 0.1,
@@ -62,7 +65,8 @@ def conditional_curve(
 
     Parameters
     ----------
-    scores : array-like of shape (n,)
+    scores : array-like of shape (n,), or HSICSketch
+        Scores; or a sketch of one column of scores and one of s.
     s : array-like of shape (n,) or (n, 1)
     level : float, default=0.95
         The confidence that the whole curve lies in the band.
@@ -103,31 +107,44 @@ def conditional_curve(
     if n_points < 2:
         raise ValueError(f"'n_points' must be at least 2. Got {n_points}. Leave it out for 200.")
     check_bandwidth(bandwidth_s)
-    f = to_vector(scores, name="scores", min_rows=4)
-    sensitive = to_sensitive(s, name="s", n_rows=len(f), rows_of="scores")
+    generator = to_generator(random_state)
+    line = w = None
+    if isinstance(scores, HSICSketch):
+        refuse_beside_a_sketch(s=s, sample_weight=sample_weight)
+        line = scores.line()
+        sensitive, n = line.s, scores.n_rows
+    else:
+        f = to_vector(scores, name="scores", min_rows=4)[:, None]
+        sensitive, n = to_sensitive(s, name="s", n_rows=len(f), rows_of="scores"), len(f)
+        w = to_weights(sample_weight, n_rows=n, rows_of="scores")
     if len(sensitive.names) != 1:
         raise ValueError(
             f"'s' must be one column for a curve. Got {len(sensitive.names)}. Draw one curve for each column."
         )
-    w = to_weights(sample_weight, n_rows=len(f), rows_of="scores")
     if w is not None:
         f, sensitive, w = f[w > 0], sensitive[w > 0], w[w > 0] / w.sum()
-    w = row_weights(sensitive, w)
-    generator = to_generator(random_state)
+        n = len(f)
     values = sensitive.values.unique()
+    between = line is not None and line.step > 0.0  # rows are shared by two places
     if smooth is None:
-        many = len(f) >= _LEVEL_ROWS * len(values) and len(values) <= _LEVELS
+        many = n >= _LEVEL_ROWS * len(values) and len(values) <= _LEVELS and not between
         smooth = not (many or sensitive.kinds == ("categorical",))
+    if not smooth and (len(values) > _GROUPS or between):
+        raise ValueError(
+            f"'smooth' must not be False with more than {_GROUPS:,} distinct values of 's', or more than a "
+            f"sketch keeps apart. Got {'such a sketch' if between else format(len(values), ',')}. "
+            "Leave 'smooth' out, or round 's'."
+        )
     # Without smoothing a level is a category: exact match.
     kinds = sensitive.kinds if smooth else ("categorical",)
-    if not smooth and len(values) > _GROUPS:
-        raise ValueError(
-            f"'smooth' must not be False with more than {_GROUPS:,} distinct values of 's'. "
-            f"Got {len(values):,}. Leave 'smooth' out, or round 's'."
+    if line is None:
+        groups = gathered(
+            Sensitive(sensitive.values, sensitive.names, kinds), row_weights(sensitive, w), generator
         )
-    groups = gathered(Sensitive(sensitive.values, sensitive.names, kinds), w, generator)
-    bandwidths = bandwidths_of(sensitive, bandwidth_s, None, None)
-    curve = Smoothed.of(f[:, None], groups, bandwidths)
+    else:
+        f, groups = line_groups(line, kinds)
+    bandwidths = bandwidths_of(sensitive, bandwidth_s, None if line is None else line.span, None)
+    curve = Smoothed.of(f, groups, bandwidths)
     if not smooth or len(values) <= min(n_points, _GROUPS):
         points, mass = groups.s, curve.mass
     else:
@@ -153,8 +170,25 @@ def conditional_curve(
         level=level,
         target=curve.target,
         attributes=sensitive.names,
-        n=len(f),
+        n=n,
     )
+
+
+def line_groups(line: Line, kinds: tuple[Kind, ...]) -> tuple[Tensor, Groups]:
+    """Return scores and groups that have the moments of a sketch: two rows at each place, for all there.
+
+    They lie one deviation below and above the mean. Within a place the weights are taken as unrelated to the
+    scores.
+    """
+    if line.mean is None or line.variance is None:
+        raise ValueError("'z' must be a sketch of one column of scores here. Got several. Sketch a score.")
+    K, reach = len(line.mass), line.variance.sqrt()
+    scores = torch.stack((line.mean - reach, line.mean + reach), dim=1).flatten()
+    w = (line.squared_mass / line.mass).repeat_interleave(2)
+    counts = (0.5 * line.mass.square() / line.squared_mass).repeat_interleave(2)
+    widths = torch.full((K,), line.step, dtype=torch.float64) if line.step else None
+    rows = torch.arange(2 * K)
+    return scores[:, None], Groups(line.s.values, kinds, rows, [2] * K, w, widths, 1.0, counts)
 
 
 def gdp_from_band(curve: Curve) -> tuple[float, float]:
@@ -194,11 +228,19 @@ class Groups:
     w: Tensor  # (m,), in the order of rows
     widths: Tensor | None  # (M,), of bins; None when each group is one value of s
     scale: float  # sqrt(m / n) when m of n rows were drawn
+    counts: Tensor | None = None  # (m,), how many equal rows each one stands for; None: one
 
     def sums(self, x: Tensor) -> Tensor:
         """Return the sums of x ``(m, ...)``, in the order of rows, over each group."""
         group = torch.repeat_interleave(torch.tensor(self.sizes))
+        if self.counts is not None:
+            x = x * self.counts.reshape(-1, *(1,) * (x.ndim - 1))
         return x.new_zeros((len(self.sizes), *x.shape[1:])).index_add(0, group, x)
+
+    @property
+    def shares(self) -> Tensor:
+        """The weight of all rows that each one stands for, shape ``(m,)``."""
+        return self.w if self.counts is None else self.counts * self.w
 
 
 def gathered(s: Sensitive, w: Tensor, generator: torch.Generator) -> Groups:
@@ -260,7 +302,7 @@ class Smoothed:
     ) -> Smoothed:
         """Gather features ``(n, r)`` on the groups."""
         f, w = features[groups.rows], groups.w
-        overall = w @ f
+        overall = groups.shares @ f
         f = f - overall
         left = f.new_zeros(len(f)) if missing is None else missing[groups.rows]
         mass, sums, squares = groups.sums(w), groups.sums(w[:, None] * f), groups.sums(w * w)
@@ -375,12 +417,14 @@ class Process:
         m, r = f.shape
         M, a = len(groups.sizes), len(self.P)
         X = groups.w[:, None] * torch.cat((torch.ones_like(f[:, :1]), f), dim=1)  # (m, 1 + r)
+        if groups.counts is not None:
+            X = groups.counts.sqrt()[:, None] * X  # as the sum of so many multipliers
         # sum_i xi_i X_i over the rows of a group is normal with covariance sum_i X_i X_i': many rows need no
         # multipliers of their own.
         gathered = m > M * (1 + r)
         parts = X.split(groups.sizes)
         root_of_group = _roots(torch.stack([rows.mT @ rows for rows in parts])) if gathered else None
-        root = _root_of_covariance(groups.w, f) if bool((self.lacking > 0).any()) else None
+        root = _root_of_covariance(groups, f) if bool((self.lacking > 0).any()) else None
         block = max(1, min(n_draws, _BLOCK // max(0 if gathered else m, (M + a) * (1 + r))))
         for start in range(0, n_draws, block):
             b = min(block, n_draws - start)
@@ -423,9 +467,9 @@ def _narrow(groups: Groups, bandwidths: Sequence[float]) -> Tensor:
     return groups.widths <= bandwidths[0]
 
 
-def _root_of_covariance(w: Tensor, f: Tensor) -> Tensor:
+def _root_of_covariance(groups: Groups, f: Tensor) -> Tensor:
     """Return R ``(r, r)`` with R'R the covariance of the features, scaled to trace one."""
-    covariance = (f * w[:, None]).mT @ f
+    covariance = (f * groups.shares[:, None]).mT @ f
     return _roots(covariance / covariance.trace().clamp_min(1e-300))
 
 

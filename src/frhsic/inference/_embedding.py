@@ -22,6 +22,7 @@ from torch import Tensor
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, DistanceCovariance
 from frhsic.dependence._centering import centred_by
+from frhsic.dependence._features import Rows, pair_rows
 from frhsic.dependence._lowrank import blocks, complete_map, feature_map
 from frhsic.dependence.dcov import centred_diagonal, centred_products, sortable
 from frhsic.kernels import Kernel
@@ -62,46 +63,17 @@ class Embedding:
         """|C^|, the root of the biased HSIC."""
         return math.sqrt(max(float(self.w @ self.zs), 0.0))
 
+    @property
+    def _each(self) -> Rows:
+        return Rows(self.zs, self.zz, self.ss, self.diagonal_z, self.diagonal_s)
+
     def unbiased(self) -> tuple[float, float, float]:
-        """Return the debiased forms of HSIC(Z, S), HSIC(Z, Z) and HSIC(S, S).
-
-        For equal weights they are the U-statistics: of centred matrices with diagonals d and e these are
-
-            n / (n - 3) [ HSIC_b - n / (n - 2) sum_i w_i^2 d_i e_i
-                          + n^2 / ((n - 1)(n - 2)) sum_i w_i^2 d_i sum_i w_i^2 e_i ].
-
-        For others the same with 1 / sum_i w_i^2 in place of n: sum_i w_i^2 d_i e_i is what HSIC_b is on
-        average at independence, for any weights, and the other terms are of smaller order.
-        """
-        n, second = self.rows, self.w.square()
-        parts = (
-            (self.zs, self.diagonal_z, self.diagonal_s),
-            (self.zz, self.diagonal_z, self.diagonal_z),
-            (self.ss, self.diagonal_s, self.diagonal_s),
-        )
-        zs, zz, ss = (
-            n
-            / (n - 3.0)
-            * float(
-                self.w @ rows
-                - n / (n - 2.0) * (second @ (d * e))
-                + n * n / ((n - 1.0) * (n - 2.0)) * (second @ d) * (second @ e)
-            )
-            for rows, d, e in parts
-        )
-        return zs, zz, ss
+        """Return the debiased forms of HSIC(Z, S), HSIC(Z, Z) and HSIC(S, S): U-statistics if w are equal."""
+        return self._each.debiased(self.w)
 
     def size(self, normalized: bool) -> float:
         """Return what HSIC is divided by: the root of HSIC(Z, Z) HSIC(S, S), or one."""
-        if not normalized:
-            return 1.0
-        _, zz, ss = self.unbiased()
-        if min(zz, ss) <= 0.0:
-            raise ValueError(
-                "'z' and 's' must have a positive HSIC with themselves to be normalised by it. "
-                f"Got {zz:.3g} and {ss:.3g}. Use more rows, or normalized=False."
-            )
-        return math.sqrt(zz * ss)
+        return self._each.size(self.w, normalized)
 
     def standard_error(self, normalized: bool) -> float:
         """Return the first-order standard error of the debiased form.
@@ -110,13 +82,7 @@ class Embedding:
         what is left here is noise of variance (4/n) E[k~^2] E[l~^2]: over n, twice the variance of the
         degenerate U-statistic. So it is never too small there.
         """
-        influence = 2.0 * (self.zs - self.w @ self.zs)
-        if normalized:
-            zs, zz, ss = self.unbiased()
-            size = self.size(True)
-            shrunk = (self.zz - self.w @ self.zz) / zz + (self.ss - self.w @ self.ss) / ss
-            influence = influence / size - zs / size * shrunk
-        n = len(self)
+        influence, n = self._each.influence(self.w, normalized), len(self)
         return math.sqrt(float((self.w * influence).square().sum()) * n / (n - 1))
 
     def errors(self, n_draws: int, generator: torch.Generator) -> Tensor:
@@ -126,10 +92,15 @@ class Embedding:
 
     def by_chance(self, n_draws: int, generator: torch.Generator) -> Tensor:
         """Return draws of the debiased form under random pairings, in their limit, shape ``(n_draws,)``."""
-        products = torch.outer(*self.spectra).flatten()
-        products = products[products > 1e-6 * products.max()]
-        chi = torch.randn((n_draws, len(products)), generator=generator, dtype=torch.float64).square()
-        return (chi - 1.0) @ products / self.rows
+        return by_chance(*self.spectra, n_draws, generator) / self.rows
+
+
+def by_chance(lam: Tensor, mu: Tensor, n_draws: int, generator: torch.Generator) -> Tensor:
+    """Return draws of sum_jk lambda_j mu_k (chi_jk^2 - 1), shape ``(n_draws,)``."""
+    products = torch.outer(lam, mu).flatten()
+    products = products[products > 1e-6 * products.max()]
+    chi = torch.randn((n_draws, len(products)), generator=generator, dtype=torch.float64).square()
+    return (chi - 1.0) @ products
 
 
 def as_hsic(measure: HSIC | DistanceCovariance, s: Sensitive) -> HSIC:
@@ -163,13 +134,11 @@ def embedding(
             drawn = torch.randperm(n, generator=generator)[:_MOST_ROWS]
             z, x, w = z[drawn], x[drawn], w[drawn] / w[drawn].sum()
             notes = (f"A random subsample of {_MOST_ROWS:,} of {n:,} rows was used.",)
-        rows = _from_pairs(kernels, (z, x), w)
+        rows = pair_rows(kernels, (z, x), w)
     values, rest, spectra = _spectrum(rows, kernels, (z, x), w, generator)
     return Embedding(w, *rows, values, rest, spectra, notes)
 
 
-# For each row: zs, zz, ss and the two diagonals of an embedding.
-Rows = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 Kernels = tuple[Kernel, Kernel]
 Pair = tuple[Tensor, Tensor]
 
@@ -177,7 +146,7 @@ Pair = tuple[Tensor, Tensor]
 def _whole(kernels: Kernels, pair: Pair, w: Tensor) -> Embedding:
     K, L = (centred_by(k.gram(x, x), w) for k, x in zip(kernels, pair, strict=True))
     n, product = len(w), K * L
-    rows: Rows = (product @ w, (K * K) @ w, (L * L) @ w, K.diagonal(), L.diagonal())
+    rows = Rows(product @ w, (K * K) @ w, (L * L) @ w, K.diagonal(), L.diagonal())
     # <a_i - C^, a_j - C^> = (K L)_ij - zs_i - zs_j + |C^|^2, and so on the weights that scale the rows.
     errors = product - rows[0][:, None] - rows[0] + w @ rows[0]
     values = torch.linalg.eigvalsh(n * w[:, None] * errors * w).clamp_min(0.0).flip(0)
@@ -216,10 +185,9 @@ def _from_features(kernels: Kernels, pair: Pair, w: Tensor) -> Rows | None:
     parts: list[Rows] = []
     for rows in blocks(len(w)):
         G, F = (one(x[rows]).sub_(mean) for one, x, mean in zip(maps, pair, means, strict=True))
-        products = [((A @ T) * B).sum(dim=1) for A, T, B in ((G, zs, F), (G, zz, G), (F, ss, F))]
-        parts.append((products[0], products[1], products[2], G.square().sum(dim=1), F.square().sum(dim=1)))
-    columns = [torch.cat(column) for column in zip(*parts, strict=True)]
-    return columns[0], columns[1], columns[2], columns[3], columns[4]
+        a, b, c = (((A @ T) * B).sum(dim=1) for A, T, B in ((G, zs, F), (G, zz, G), (F, ss, F)))
+        parts.append(Rows(a, b, c, G.square().sum(dim=1), F.square().sum(dim=1)))
+    return Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
 def _from_sorting(kernels: Kernels, pair: Pair, w: Tensor) -> Rows | None:
@@ -228,27 +196,7 @@ def _from_sorting(kernels: Kernels, pair: Pair, w: Tensor) -> Rows | None:
     if a is None or b is None:
         return None
     zs, zz, ss = (centred_products(one, other, w) for one, other in ((a, b), (a, a), (b, b)))
-    return zs, zz, ss, centred_diagonal(a, w), centred_diagonal(b, w)
-
-
-def _from_pairs(kernels: Kernels, pair: Pair, w: Tensor) -> Rows:
-    """Return the rows from all pairs of them, some rows at a time."""
-    tiles = torch.arange(len(w)).split(500)
-    means = [
-        torch.cat([k.gram(x[part], x) @ w for part in tiles]) for k, x in zip(kernels, pair, strict=True)
-    ]
-    parts = []
-    for part in tiles:
-        K, L = (
-            k.gram(x[part], x) - mean[part, None] - mean + w @ mean
-            for k, x, mean in zip(kernels, pair, means, strict=True)
-        )
-        parts.append(((K * L) @ w, (K * K) @ w, (L * L) @ w))
-    diagonals = [
-        k.diagonal(x) - 2.0 * mean + w @ mean for k, x, mean in zip(kernels, pair, means, strict=True)
-    ]
-    zs, zz, ss = (torch.cat(column) for column in zip(*parts, strict=True))
-    return zs, zz, ss, diagonals[0], diagonals[1]
+    return Rows(zs, zz, ss, centred_diagonal(a, w), centred_diagonal(b, w))
 
 
 def _spectrum(

@@ -10,16 +10,17 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive, to_weights
-from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance
+from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, HSICSketch
 from frhsic.dependence._lowrank import thin_factor
 from frhsic.dependence._numeric import signed_root
 from frhsic.dependence._smoothing import bandwidths_of, ranges_of, row_weights
 from frhsic.inference._certificate import population_bound
 from frhsic.inference._complexity import is_standard
-from frhsic.inference._curve import Smoothed, check_draws, check_level, gathered
+from frhsic.inference._curve import Smoothed, check_draws, check_level, gathered, line_groups
 from frhsic.inference._embedding import as_hsic, embedding, principal
 from frhsic.inference._permutation import random_orders
 from frhsic.inference._results import Interval, number
+from frhsic.inference._sketched import refuse_beside_a_sketch, sketched_interval
 from frhsic.kernels import Kernel
 
 # What takes all pairs of rows: EIPM, which leaves each row out of its own neighbourhood, and GDP along
@@ -41,7 +42,7 @@ _FEATURES, _NEGLIGIBLE = 64, 1e-3
 
 def confidence_interval(
     z: object,
-    s: object,
+    s: object = None,
     *,
     dependence: Dependence | None = None,
     level: float = 0.95,
@@ -54,11 +55,12 @@ def confidence_interval(
 
     Parameters
     ----------
-    z : array-like of shape (n,) or (n, d)
-        Scores or a representation, of rows that were not used to train it.
+    z : array-like of shape (n,) or (n, d), or HSICSketch
+        Scores or a representation, of rows that were not used to train it; or a sketch of z and s.
     s : array-like of shape (n,) or (n, q)
     dependence : HSIC, DistanceCovariance, GDP, EIPM or None, default=None
-        None is normalised HSIC with the kernels' default scales.
+        None is normalised HSIC with the kernels' default scales. For a sketch HSIC with its kernels: an HSIC
+        without kernels says here whether normalised, whether the root.
     level : float, default=0.95
     n_draws : int, default=999
         Multiplier draws.
@@ -100,6 +102,11 @@ def confidence_interval(
     level of s to the next (``GDP(1e-6)`` on integers) makes level means, and the target the true curve.
     Beside it stands the permutation floor: both measures are positive by chance.
 
+    *A sketch.* The debiased HSIC of all rows, less the error of the features as it is on the stored rows. The
+    standard error is that of the jackknife over the groups of rows, together with that of the error of the
+    features; Student's law on the root where zero is far, else the bound of above, from the eigenvalues of
+    the features.
+
     For a z of one column and any number of rows HSIC, distance covariance and GDP use all of them. Where the
     kernels have too many features (wide representations), 5,000 random rows are used, and for EIPM 4,096; the
     notes say so. Floors of many rows, or with weights, are drawn from the limit of the permutation law.
@@ -117,6 +124,18 @@ def confidence_interval(
     check_level(level)
     check_draws(n_draws)
     measure = HSIC(estimator="unbiased", normalized=True) if dependence is None else dependence
+    if isinstance(z, HSICSketch):
+        refuse_beside_a_sketch(s=s, sample_weight=sample_weight)
+        if isinstance(measure, GDP):
+            return _sketched_gdp(z, measure, level, n_draws, to_generator(random_state), floor)
+        if not isinstance(measure, HSIC) or repr(
+            measure._with(estimator="biased", normalized=False, root=False, block_size=None)
+        ) != repr(HSIC()):
+            raise ValueError(
+                "'dependence' must be an HSIC without kernels for a sketch, which has its own. "
+                f"Got {measure!r}. Leave it out, or take HSIC(normalized=False)."
+            )
+        return sketched_interval(z, measure, level, n_draws, to_generator(random_state), floor)
     x = to_matrix(z, name="z", min_rows=8)
     sensitive = to_sensitive(s, name="s", n_rows=len(x), rows_of="z", min_rows=8)
     w = to_weights(sample_weight, n_rows=len(x), rows_of="z")
@@ -243,8 +262,35 @@ def _gdp_interval(
         z, s, w, notes = _some_rows(z, s, w, _MOST_ROWS_GDP, generator)
     curve, errors = gdp_errors(z, s, measure, n_draws, generator, w)
     radius = float(errors.quantile(level))
-    estimate = float(measure(z, s, w))
     mean, top = _gdp_floor(curve, level, generator) if floor else (None, None)
+    return _around_gdp(float(measure(z, s, w)), radius, curve, level, s.names, len(z), mean, top, notes)
+
+
+def _sketched_gdp(
+    sketch: HSICSketch, measure: GDP, level: float, n_draws: int, generator: torch.Generator, floor: bool
+) -> Interval:
+    _refuse_grid(measure)
+    line = sketch.line()
+    span = line.span if measure.range_s is None else measure.range_s
+    f, groups = line_groups(line, line.s.kinds)
+    curve = Smoothed.of(f, groups, bandwidths_of(line.s, measure.bandwidth_s, span, None))
+    radius = float(_errors(curve, _absolute, n_draws, generator).quantile(level))
+    mean, top = _gdp_floor(curve, level, generator) if floor else (None, None)
+    estimate = float(curve.mass @ _absolute(curve.gaps))
+    return _around_gdp(estimate, radius, curve, level, line.s.names, sketch.n_rows, mean, top, ())
+
+
+def _around_gdp(
+    estimate: float,
+    radius: float,
+    curve: Smoothed,
+    level: float,
+    names: tuple[str, ...],
+    n: int,
+    floor: float | None,
+    floor_high: float | None,
+    notes: tuple[str, ...],
+) -> Interval:
     return Interval(
         estimate=estimate,
         low=max(0.0, estimate - radius),
@@ -253,10 +299,10 @@ def _gdp_interval(
         measure="GDP",
         target=f"the GDP of {curve.target}",
         method="Gaussian multiplier process of the curve",
-        attributes=s.names,
-        n=len(z),
-        floor=mean,
-        floor_high=top,
+        attributes=names,
+        n=n,
+        floor=floor,
+        floor_high=floor_high,
         notes=(*notes, *curve.notes()),
     )
 
@@ -281,18 +327,22 @@ def gdp_errors(
     w: Tensor | None = None,
 ) -> tuple[Smoothed, Tensor]:
     """Return the curve and draws of the bound on the error of its GDP."""
+    _refuse_grid(measure)
+    bandwidths = bandwidths_of(s, measure.bandwidth_s, measure.range_s, measure._ranges)
+    curve = Smoothed.of(z, gathered(s, row_weights(s, w), generator), bandwidths)
+    return curve, _errors(curve, _absolute, n_draws, generator)
+
+
+def _absolute(gaps: Tensor) -> Tensor:
+    return gaps.abs().mean(dim=-1)
+
+
+def _refuse_grid(measure: GDP) -> None:
     if measure.weighting != "population":
         raise ValueError(
             "'dependence' must have weighting='population' here: the ends of a grid are the "
             f"sample's extremes, and have no target. Got {measure.weighting!r}. Leave 'weighting' out."
         )
-    bandwidths = bandwidths_of(s, measure.bandwidth_s, measure.range_s, measure._ranges)
-    curve = Smoothed.of(z, gathered(s, row_weights(s, w), generator), bandwidths)
-
-    def size(gaps: Tensor) -> Tensor:
-        return gaps.abs().mean(dim=-1)
-
-    return curve, _errors(curve, size, n_draws, generator)
 
 
 def _eipm_interval(
@@ -410,12 +460,14 @@ def _gdp_floor(curve: Smoothed, level: float, generator: torch.Generator) -> tup
     """
     groups, f = curve.groups, curve.f
     n, r = f.shape
-    if n <= _FLOOR_ROWS_GDP:
+    if n <= _FLOOR_ROWS_GDP and groups.counts is None:
         orders = random_orders(n, _PERMUTATIONS, generator)
         sums = torch.stack([groups.sums(groups.w[:, None] * f[order]) for order in orders], dim=1)
     else:
         noise = torch.randn((len(groups.sizes), _PERMUTATIONS, r), generator=generator, dtype=torch.float64)
-        root = torch.linalg.eigh((f - f.mean(dim=0)).mT @ (f - f.mean(dim=0)) / (n - 1))
+        counts = f.new_ones(n) if groups.counts is None else groups.counts
+        around = f - counts @ f / counts.sum()
+        root = torch.linalg.eigh((counts[:, None] * around).mT @ around / (counts.sum() - 1.0))
         spread = root.eigenvalues.clamp_min(0.0).sqrt()[:, None] * root.eigenvectors.mT
         sums = groups.sums(groups.w.square()).sqrt()[:, None, None] * (noise @ spread)  # (M, B, r)
     gaps = (curve.smoother @ sums.reshape(len(sums), -1)).reshape(sums.shape) - sums.sum(dim=0)

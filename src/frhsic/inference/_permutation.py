@@ -25,6 +25,8 @@ RANK_Z, RANK_S = 64, 64
 WILD_ROWS = 5_000
 # Permutations are drawn in chunks of about this many row numbers (160 MB).
 _CHUNK = 20_000_000
+# A level of `given` with fewer rows is left out.
+MIN_LEVEL = 8
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from scipy import stats
 from torch import Tensor
 
 from frhsic.data import Sensitive, levels, to_generator, to_matrix, to_sensitive, to_weights
-from frhsic.dependence import HSIC, Dependence, DistanceCovariance
+from frhsic.dependence import HSIC, Dependence, DistanceCovariance, HSICSketch
 from frhsic.inference._embedding import as_hsic
 from frhsic.inference._gamma import null_moments
 from frhsic.inference._permutation import (
+    MIN_LEVEL,
     RANK_Z,
     WILD_ROWS,
     Stratum,
@@ -28,6 +29,7 @@ from frhsic.inference._permutation import (
     wild_values,
 )
 from frhsic.inference._results import TestResult
+from frhsic.inference._sketched import refuse_beside_a_sketch, sketched_test
 from frhsic.kernels import default_kernel
 
 Method = Literal["permutation", "gamma"]
@@ -38,13 +40,11 @@ MANY_ROWS = 5_000
 MIN_ROWS = 6
 # Above, the default test sees several columns of z through features: all pairs would take minutes.
 WIDE_ROWS = 100
-# A level of `given` with fewer rows is left out.
-MIN_LEVEL = 8
 
 
 def independence_test(
     z: object,
-    s: object,
+    s: object = None,
     *,
     dependence: Dependence | None = None,
     method: Method = "permutation",
@@ -61,8 +61,9 @@ def independence_test(
 
     Parameters
     ----------
-    z : array or frame of shape (n,) or (n, d)
-        A score or a representation.
+    z : array or frame of shape (n,) or (n, d), or HSICSketch
+        A score or a representation; or a sketch of z and s, which is tested by the HSIC of its kernels with
+        the permutation law in its limit, for large n.
     s : array or frame of shape (n,) or (n, q)
         The sensitive columns, tested jointly; :func:`independence_tests` takes them one by one.
     dependence : Dependence, optional
@@ -73,7 +74,8 @@ def independence_test(
         only (see the measured levels in ``docs/inference.md``), HSIC and distance covariance only, in their
         biased form without normalisation; so is the wild bootstrap.
     given : array of labels, optional
-        Test independence within each level (equalized odds): rows are exchanged within levels only.
+        Test independence within each level (equalized odds): rows are exchanged within levels only. Of a
+        sketch by labels those to test within: ``sketch.levels`` for all.
     n_permutations : int, default=999
     random_state : int, generator or None
     sample_weight : array of shape (n,), optional
@@ -96,8 +98,13 @@ def independence_test(
     >>> independence_test(score, age, random_state=0).pvalue
     0.001
     """
-    z, s = _pair(z, s)
     _check(dependence, method, n_permutations, weights_of_s)
+    if isinstance(z, HSICSketch):
+        refuse_beside_a_sketch(
+            s=s, dependence=dependence, sample_weight=sample_weight, weights_of_s=weights_of_s
+        )
+        return sketched_test(z, given, method, int(n_permutations), to_generator(random_state))
+    z, s = _pair(z, s)
     w = None if sample_weight is None else to_weights(sample_weight, n_rows=len(z), rows_of="z")
     if w is None and weights_of_s is not None:
         raise ValueError(

@@ -1,0 +1,218 @@
+"""Inference from a sketch: what its sums, its groups of rows and its stored rows say about all rows."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, cast
+
+import torch
+from scipy import stats
+from scipy.special import stdtrit
+from torch import Tensor
+
+from frhsic.data import Label
+from frhsic.dependence import HSIC, HSICSketch
+from frhsic.dependence._features import hsic_of_sums
+from frhsic.dependence._numeric import signed_root
+from frhsic.inference._embedding import by_chance
+from frhsic.inference._permutation import MIN_LEVEL, Stratum, rank_pvalue, wild_values
+from frhsic.inference._results import Interval, TestResult, number
+
+# Zero must lie beyond so many times the quantile of the error before Student's law is used, as for rows.
+_MARGIN = 1.5
+# Draws of what chance alone gives.
+_DRAWS = 199
+_CONSTANT = (
+    "One side is constant, or varies by less than features of this bandwidth and dtype resolve (float64 and "
+    "a smaller bandwidth resolve more)"
+)
+
+
+def refuse_beside_a_sketch(**arguments: object) -> None:
+    """Refuse what a sketch already holds."""
+    for name, given in arguments.items():
+        if given is not None:
+            raise ValueError(
+                f"'{name}' must be left out beside a sketch, which holds rows, weights and kernels. "
+                f"Got {type(given).__name__}. Pass the sketch alone; sketch.at(label) is that of one label."
+            )
+
+
+class _Law(NamedTuple):
+    """HSIC of a sketch, and what chance alone gives."""
+
+    statistic: float
+    mean: float  # of the biased form
+    variance: float
+    draws: Tensor  # of the debiased form
+
+
+def sketched_test(
+    sketch: HSICSketch, given: object, method: str, n_permutations: int, generator: torch.Generator
+) -> TestResult:
+    """Return the test of independence of all rows of a sketch, or within labels of it.
+
+    The permutation law of the debiased HSIC tends to sum_jk lambda_j mu_k (chi_jk^2 - 1) / n, with lambda and
+    mu the eigenvalues of the covariances of the features of z and of s. With weights it is that of a wild
+    bootstrap of the stored rows. Within labels the statistic is the mean over them, by their mass.
+    """
+    state = sketch._state()
+    weighted = len(state.sums) == 2
+    if weighted and method == "gamma":
+        raise ValueError(
+            "'method' must be 'permutation' for a sketch of weighted rows: the moments of 'gamma' are for "
+            "equal weights. Got 'gamma'. Leave it out."
+        )
+    parts = [sketch] if given is None else _labelled(sketch, given)
+    mass = [float(part._state().moments().first[0, 0]) for part in parts]
+    shares = [one / sum(mass) for one in mass]
+    laws = [_law(part, method, n_permutations, generator, weighted=weighted) for part in parts]
+    pairs = list(zip(shares, laws, strict=True))
+    statistic = math.fsum(share * law.statistic for share, law in pairs)
+    mean = math.fsum(share * law.mean for share, law in pairs)
+    draws = torch.stack([share * law.draws for share, law in pairs]).sum(dim=0)
+    if mean == 0.0:
+        pvalue, draws = 1.0, draws[:0]
+    elif method == "gamma":
+        variance = math.fsum(share**2 * law.variance for share, law in pairs)
+        pvalue = float(stats.gamma.sf(statistic + mean, mean**2 / variance, scale=variance / mean))
+    else:
+        pvalue = rank_pvalue(torch.cat((draws.new_tensor([statistic]), draws)))
+    limit = f"that of {sum(len(part.stored.z) for part in parts):,} stored rows, scaled to all"
+    notes = [f"From a sketch: the null law is {limit if weighted else 'its limit for many rows'}."]
+    if mean == 0.0:
+        notes.append(f"{_CONSTANT}.")
+    return TestResult(
+        statistic=statistic,
+        pvalue=pvalue,
+        method="wild bootstrap" if weighted else method,
+        measure="HSIC",
+        attributes=state.plan.names,
+        n=sum(part.n_rows for part in parts),
+        exact=False,
+        n_permutations=len(draws) or None,
+        notes=tuple(notes),
+        null=tuple(draws.tolist()),
+    )
+
+
+def _law(
+    sketch: HSICSketch, method: str, n_permutations: int, generator: torch.Generator, *, weighted: bool
+) -> _Law:
+    rows = sketch.effective_rows
+    lam, mu = sketch._state().spectra()
+    mean = float(lam.sum() * mu.sum()) / rows
+    draws = torch.zeros(0 if method == "gamma" else n_permutations, dtype=torch.float64)
+    if method == "permutation" and weighted:
+        z, s, w = sketch.stored
+        stored, measure = Stratum(z, s, w, 1.0), HSIC(sketch.kernel_z, sketch.kernel_s)
+        draws = wild_values([measure], [stored], n_permutations, generator)[0, 1:]
+        draws = (draws - draws.mean()) * float(w.sum().square() / w.square().sum()) / rows
+    elif method == "permutation" and mean > 0.0:
+        draws = by_chance(lam, mu, n_permutations, generator) / rows
+    return _Law(sketch.value(), mean, 2.0 * float((lam @ lam) * (mu @ mu)) / rows**2, draws)
+
+
+def _labelled(sketch: HSICSketch, given: object) -> list[HSICSketch]:
+    """Return the sketches of labels with enough rows to be tested."""
+    labels = list(given) if isinstance(given, list | tuple) else [given]
+    unknown = [label for label in labels if label not in sketch.levels]
+    if unknown or not labels:
+        raise ValueError(
+            f"'given' must be labels of the sketch: {list(sketch.levels)[:5]}. "
+            f"Got {unknown[0] if unknown else 'none'!r}. Pass sketch.levels to test within all of them."
+        )
+    parts = [sketch.at(cast(Label, label)) for label in labels]
+    enough = [part for part in parts if part.effective_rows >= MIN_LEVEL]
+    if not enough:
+        raise ValueError(
+            f"'given' must have a label with at least {MIN_LEVEL} rows. Got none. Add rows, or merge labels."
+        )
+    return enough
+
+
+def sketched_interval(
+    sketch: HSICSketch, measure: HSIC, level: float, n_draws: int, generator: torch.Generator, floor: bool
+) -> Interval:
+    """Return the interval for HSIC of the kernels of a sketch.
+
+    The estimate is that of all rows, less the error of the features on the stored rows. Its standard error is
+    that of the jackknife over groups together with that of the error. Far from independence Student's law on
+    the root; near it a bound from zero to (|C^| + r)^2, where |C^ - C|^2 has the mean by which the biased
+    HSIC exceeds the debiased one, and the law of a sum over products of eigenvalues.
+    """
+    state, normalized = sketch._state(), measure.normalized
+    shares = sketch.group_shares
+    if bool((shares == 0).any()) or sketch.effective_rows < 2 * sketch.n_groups:
+        raise ValueError(
+            f"'z' must be a sketch with rows in each of its {sketch.n_groups} groups, two on average. "
+            f"Got {sketch.n_rows:,} rows. Add rows, or pass the rows themselves."
+        )
+    lam, mu = state.spectra()
+    if float(lam.sum() * mu.sum()) == 0.0:
+        raise ValueError(f"'z' must be a sketch of what varies. Got one of which this holds: {_CONSTANT}.")
+    size = 1.0
+    if normalized:
+        zz, ss = (float(hsic_of_sums(*one, "unbiased")) for one in (state.moments_z(), state.moments_s()))
+        size = math.sqrt(max(zz * ss, 1e-300))
+    biased, plain = sketch.value(estimator="biased"), sketch.value()
+    error = sketch.error(normalized=normalized)
+    without = [sketch.without(group).value(normalized=normalized) for group in range(sketch.n_groups)]
+    estimate = plain / size - error.error
+    se = math.hypot(jackknife_error(plain / size, without, shares), error.standard_error)
+    t = float(stdtrit(sketch.n_groups - 1, 0.5 + 0.5 * level))
+    # Squared lengths of C^ - C, of mean one and then of the mean that the two forms of HSIC differ by.
+    errors = 1.0 + by_chance(lam / lam.sum(), mu / mu.sum(), n_draws, generator)
+    errors = (errors.clamp_min(0.0) * max(biased - plain, 0.0)).sqrt()
+    length, radius, wide = math.sqrt(biased), *(float(errors.quantile(q)) for q in (level, max(level, 0.95)))
+    if estimate > 0.0 and length > _MARGIN * wide:
+        method = f"jackknife over {sketch.n_groups} groups of rows, on the root of the unbiased form"
+        middle = math.sqrt(estimate)
+        half = t * se / (2.0 * middle)
+        low, high = max(0.0, middle - half) ** 2, (middle + half) ** 2
+    else:
+        method = "bound by the spectrum of the features: near independence"
+        low = min(0.0, estimate)
+        high = (length + radius) ** 2 / size + max(0.0, t * error.standard_error - error.error)
+    if normalized:
+        high = min(high, 1.0)
+    low, high = min(low, estimate), max(high, estimate)
+    mean = top = None
+    if floor:
+        values = by_chance(lam, mu, _DRAWS, generator) / (sketch.effective_rows * size)
+        values = signed_root(values) if measure.root else values
+        mean, top = float(values.mean()), float(values.quantile(level))
+    notes = [
+        f"The features are off by {number(error.error)} on {error.rows:,} stored rows (standard error "
+        f"{number(error.standard_error)}): this is taken off the estimate, and its error is in the interval."
+    ]
+    if measure.root:
+        low, estimate, high = (math.copysign(math.sqrt(abs(x)), x) for x in (low, estimate, high))
+    if low < 0.0:
+        notes.append("Below zero is no value of the target: the estimate is unbiased, so it may lie there.")
+    name = "normalised HSIC" if normalized else "HSIC"
+    return Interval(
+        estimate=estimate,
+        low=low,
+        high=high,
+        level=level,
+        measure=f"root of {name}" if measure.root else name,
+        target="the population's value under the kernels of the sketch",
+        method=method,
+        attributes=state.plan.names,
+        n=sketch.n_rows,
+        floor=mean,
+        floor_high=top,
+        notes=tuple(notes),
+    )
+
+
+def jackknife_error(value: float, without: list[float], shares: Tensor) -> float:
+    """Return the standard error of a value from those without each group, of shares of any size.
+
+    With h_g = 1 / share_g and p_g = h_g value - (h_g - 1) without_g, the root of the mean over groups of
+    (p_g - mean)^2 / (h_g - 1): Busing, Meijer and van der Leeden (1999).
+    """
+    h = 1.0 / shares
+    pseudo = h * value - (h - 1.0) * torch.tensor(without, dtype=torch.float64)
+    return math.sqrt(float(((pseudo - pseudo.mean()).square() / (h - 1.0)).mean()))

@@ -1,0 +1,78 @@
+"""Curves and GDP from a sketch against those from the rows themselves."""
+
+import numpy as np
+import pytest
+
+from frhsic.dependence import GDP, HSICSketch
+from frhsic.inference import conditional_curve, confidence_interval
+
+N = 4_000
+
+
+def rows(kind, weighted):
+    rng = np.random.default_rng(0)
+    s = rng.integers(18, 90, N).astype(float) if kind == "ages" else rng.normal(50.0, 10.0, N)
+    score = 1.0 / (1.0 + np.exp(-(((s - 54.0) / 30.0) ** 2) + rng.normal(size=N)))
+    return score, s, rng.uniform(0.5, 2.0, N) if weighted else None
+
+
+@pytest.fixture(params=[False, True], ids=["equal weights", "weights"])
+def weighted(request):
+    return request.param
+
+
+def test_at_levels_of_s_the_curve_is_that_of_the_rows(weighted):
+    score, s, w = rows("ages", weighted)
+    ours = conditional_curve(HSICSketch.like(score, s).update(score, s, w), random_state=0)
+    theirs = conditional_curve(score, s, sample_weight=w, random_state=0)
+    assert ours.target == theirs.target == "the true curve, level by level"
+    assert ours.points == theirs.points
+    assert ours.n == N
+    np.testing.assert_allclose(ours.mean, theirs.mean, rtol=1e-12)
+    np.testing.assert_allclose(ours.mass, theirs.mass, rtol=1e-12)
+    # The weights of a place are taken as unrelated to its scores.
+    width = np.subtract(theirs.high, theirs.low)
+    assert np.abs(np.subtract(ours.high, theirs.high) / width).max() < (0.05 if weighted else 0.005)
+
+
+def test_along_a_continuous_s_the_curve_is_that_of_the_rows_on_a_fine_grid(weighted):
+    score, s, w = rows("continuous", weighted)
+    ours = conditional_curve(HSICSketch.like(score, s).update(score, s, w), random_state=0)
+    theirs = conditional_curve(score, s, sample_weight=w, random_state=0)
+    assert ours.target == theirs.target
+    for name in ("mean", "low", "high"):
+        again = np.interp(theirs.points, ours.points, getattr(ours, name))
+        width = np.subtract(theirs.high, theirs.low)
+        middle = slice(10, -10)  # points of equal mass: the outermost are elsewhere
+        assert np.abs((again - getattr(theirs, name)) / width)[middle].max() < 0.1
+
+
+@pytest.mark.parametrize("kind", ["ages", "continuous"])
+def test_gdp_and_its_interval_are_those_of_the_rows(kind, weighted):
+    score, s, w = rows(kind, weighted)
+    sketch = HSICSketch.like(score, s).update(score, s, w)
+    ours = confidence_interval(sketch, dependence=GDP(), random_state=0)
+    theirs = confidence_interval(score, s, dependence=GDP(), sample_weight=w, random_state=0)
+    assert ours.estimate == pytest.approx(theirs.estimate, rel=1e-3)
+    assert ours.estimate == pytest.approx(sketch.gdp(), rel=1e-12)
+    assert ours.high - ours.low == pytest.approx(theirs.high - theirs.low, rel=0.1)
+    assert ours.floor == pytest.approx(theirs.floor, rel=0.15)
+    assert ours.target == theirs.target
+
+
+def test_levels_that_a_sketch_does_not_keep_apart_are_refused():
+    score, s, _ = rows("continuous", weighted=False)
+    sketch = HSICSketch.like(score, s).update(score, s)
+    with pytest.raises(ValueError, match=r"'smooth' must not be False.*a sketch keeps apart"):
+        conditional_curve(sketch, smooth=False)
+
+
+def test_a_representation_and_rows_beside_a_sketch_are_refused():
+    score, s, w = rows("ages", weighted=True)
+    wide = np.column_stack((score, score**2))
+    with pytest.raises(ValueError, match="'z' must be a sketch of one column"):
+        conditional_curve(HSICSketch.like(wide, s).update(wide, s))
+    with pytest.raises(ValueError, match="'s' must be left out beside a sketch"):
+        conditional_curve(HSICSketch.like(score, s).update(score, s), s)
+    with pytest.raises(ValueError, match="'sample_weight' must be left out beside a sketch"):
+        confidence_interval(HSICSketch.like(score, s).update(score, s), dependence=GDP(), sample_weight=w)
