@@ -1,6 +1,21 @@
-"""Tables from and to files: CSV, Parquet and Arrow, a few columns at a time."""
+"""Tables from and to files, and tables of any size as record batches, a few columns at a time."""
 
+from frhsic.sources._batches import open_source
 from frhsic.sources._files import column_names, drop_missing, read_table, write_table
+from frhsic.sources._shuffle import shuffled
+from frhsic.sources._source import Piece, Source
+from frhsic.sources._sql import open_sql
 from frhsic.sources._whole import replacing
 
-__all__ = ["column_names", "drop_missing", "read_table", "replacing", "write_table"]
+__all__ = [
+    "Piece",
+    "Source",
+    "column_names",
+    "drop_missing",
+    "open_source",
+    "open_sql",
+    "read_table",
+    "replacing",
+    "shuffled",
+    "write_table",
+]

@@ -23,14 +23,14 @@ from frhsic.sources._whole import PathLike, check_regular, replacing
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SAMPLE = 65_536  # bytes that are looked at to tell what a file is
+SAMPLE = 65_536  # bytes that are looked at to tell what a file is
 _DELIMITERS = ",;\t|"
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+")
 _POINT_NUMBER = re.compile(r"[+-]?\d+\.\d+")
 
 
 @dataclass(frozen=True)
-class _Form:
+class Form:
     """What a file is, and for a CSV how it is written."""
 
     name: Literal["parquet", "arrow", "stream", "csv"]
@@ -82,7 +82,7 @@ def read_table(path: PathLike, *, columns: Sequence[str] | None = None) -> pa.Ta
         doubled = sorted({name for name in wanted if names.count(name) > 1})
         if doubled:
             raise ValueError(
-                f"'path' must be a table with distinct column names. Got {_show(doubled[:1])} twice. "
+                f"'path' must be a table with distinct column names. Got {show(doubled[:1])} twice. "
                 "Rename one of the two."
             )
         table = _read(path, form, wanted)
@@ -109,8 +109,10 @@ def column_names(path: PathLike) -> list[str]:
         return _names(path, form)
 
 
-def drop_missing(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-    """Rows of a table in which none of the columns is missing (None or NaN).
+def drop_missing(
+    table: pa.Table | pa.RecordBatch, columns: Sequence[str] | None = None
+) -> pa.Table | pa.RecordBatch:
+    """Rows of a table or record batch in which none of the columns is missing (None or NaN).
 
     Examples
     --------
@@ -118,11 +120,11 @@ def drop_missing(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Ta
     >>> drop_missing(pa.table({"age": [31, None, 45], "score": [0.2, 0.3, float("nan")]})).num_rows
     1
     """
-    pa = _pyarrow()
+    pa = need_pyarrow()
     import pyarrow.compute as pc
 
     keep = None
-    for name in table.column_names if columns is None else columns:
+    for name in table.schema.names if columns is None else columns:
         column = table.column(name)
         there = pc.invert(pc.is_null(column, nan_is_null=pa.types.is_floating(column.type)))
         keep = there if keep is None else pc.and_(keep, there)
@@ -146,7 +148,7 @@ def write_table(columns: Any, path: PathLike) -> None:
     ...     read_table(f"{folder}/t.arrow").num_rows
     2
     """
-    pa = _pyarrow()
+    pa = need_pyarrow()
     import pyarrow.csv
     import pyarrow.feather
     import pyarrow.parquet
@@ -155,7 +157,8 @@ def write_table(columns: Any, path: PathLike) -> None:
     table = columns if isinstance(columns, pa.Table) else pa.table(columns)
     with replacing(path) as file:
         if suffix == ".parquet":
-            pyarrow.parquet.write_table(table, file)
+            # Without a checksum a damaged page that is not compressed reads as other numbers.
+            pyarrow.parquet.write_table(table, file, write_page_checksum=True)
         elif suffix == ".csv":
             pyarrow.csv.write_csv(_decoded(table), file)
         else:
@@ -168,26 +171,28 @@ def check_suffix(path: PathLike) -> str:
     if suffix not in (".parquet", ".csv", ".arrow", ".feather"):
         raise ValueError(
             "'path' must end in .parquet, .csv, .arrow or .feather. "
-            f"Got {_show([suffix]) if suffix else 'none of them'}. Choose one of these."
+            f"Got {show([suffix]) if suffix else 'none of them'}. Choose one of these."
         )
     return suffix
 
 
-def absent_columns(argument: str, absent: Sequence[str], names: Sequence[str]) -> str:
+def absent_columns(
+    argument: str, absent: Sequence[str], names: Sequence[str], where: str = "the file"
+) -> str:
     """Say which columns are not there, and which ones may have been meant."""
     close = difflib.get_close_matches(absent[0], names, n=3, cutoff=0.6)
     lower = {name.lower().strip(): name for name in names}
     if absent[0].lower().strip() in lower:
         close = [lower[absent[0].lower().strip()], *close]
     cure = (
-        f"Did you mean {_show(list(dict.fromkeys(close)), ' or ')}?"
+        f"Did you mean {show(list(dict.fromkeys(close)), ' or ')}?"
         if close
-        else f"The columns are {_show(names)}; the first line of a CSV must name them."
+        else f"The columns are {show(names)}; the first line of a CSV must name them."
     )
-    return f"'{argument}' must name columns of the file. Got {_show(absent[:1])}, which is none. {cure}"
+    return f"'{argument}' must name columns of {where}. Got {show(absent[:1])}, which is none. {cure}"
 
 
-def _pyarrow() -> Any:
+def need_pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
@@ -198,23 +203,37 @@ def _pyarrow() -> Any:
 
 
 @contextlib.contextmanager
-def _understood(path: PathLike) -> Iterator[_Form]:
+def _understood(path: PathLike) -> Iterator[Form]:
     """Tell what a file is; inside, turn what pyarrow says about it into our words."""
-    pa = _pyarrow()
     check_regular(os.stat(path))  # opening a pipe would wait for its writer
     with open(path, "rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
-    try:
+    with in_our_words():
         with _unpacked(path, packed) as file:
-            sample = file.read(_SAMPLE)
+            sample = file.read(SAMPLE)
         yield _form(sample, packed)
+
+
+def form_of(start: bytes) -> Form:
+    """Tell what a file is by its first bytes, packed or not."""
+    packed = start.startswith(b"\x1f\x8b")
+    # A decompressor that is not asked to finish takes the beginning of a gzip file.
+    return _form(zlib.decompressobj(31).decompress(start, SAMPLE) if packed else start, packed)
+
+
+@contextlib.contextmanager
+def in_our_words() -> Iterator[None]:
+    """Turn what pyarrow and gzip say about the file 'path' into one sentence with a cure."""
+    pa = need_pyarrow()
+    try:
+        yield
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise _damaged("a gzip file that ends too early") from None
     except pa.ArrowException as error:
         raise _damaged(_first_line(error)) from None
     except OSError as error:
-        # pyarrow says "damaged" with an OSError that has no number.
-        if error.errno is None:
+        # pyarrow says "damaged" with a plain OSError that has no number.
+        if type(error) is OSError and error.errno is None:
             raise _damaged(_first_line(error)) from None
         raise
 
@@ -223,9 +242,9 @@ def _unpacked(path: PathLike, packed: bool) -> BinaryIO:
     return gzip.open(path, "rb") if packed else open(path, "rb")  # type: ignore[return-value]
 
 
-def _native(path: PathLike, form: _Form) -> Any:
+def _native(path: PathLike, form: Form) -> Any:
     """Open a file as pyarrow does: its threads may still hold a file of Python's at exit, and abort then."""
-    pa = _pyarrow()
+    pa = need_pyarrow()
     if not form.compressed:
         return pa.OSFile(os.fspath(path))
     if form.name == "csv":
@@ -235,15 +254,15 @@ def _native(path: PathLike, form: _Form) -> Any:
         return pa.BufferReader(file.read())
 
 
-def _form(sample: bytes, packed: bool) -> _Form:
+def _form(sample: bytes, packed: bool) -> Form:
     if not sample:
         raise ValueError("'path' must be a table with rows. Got an empty file. Check how it was written.")
     if sample.startswith(b"PAR1"):
-        return _Form("parquet", packed)
+        return Form("parquet", packed)
     if sample.startswith(b"ARROW1"):
-        return _Form("arrow", packed)
+        return Form("arrow", packed)
     if sample.startswith(b"\xff\xff\xff\xff"):
-        return _Form("stream", packed)
+        return Form("stream", packed)
     encoding = "utf16" if sample.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf8"
     if encoding == "utf8" and (b"\x00" in sample or sample.startswith((b"PK\x03\x04", b"FEA1", b"\x28\xb5"))):
         what = "a zip archive or spreadsheet" if sample.startswith(b"PK") else "other binary data"
@@ -254,7 +273,7 @@ def _form(sample: bytes, packed: bool) -> _Form:
     text = sample.decode(encoding, errors="replace").removeprefix("\ufeff")
     lines = text.splitlines()
     # The last line of a sample may be cut.
-    lines = [line for line in (lines[:-1] if len(sample) >= _SAMPLE and len(lines) > 1 else lines) if line]
+    lines = [line for line in (lines[:-1] if len(sample) >= SAMPLE and len(lines) > 1 else lines) if line]
     delimiter = _delimiter(lines[:50])
     fields = [field.strip() for row in csv.reader(lines[1:50], delimiter=delimiter) for field in row]
     comma = (
@@ -262,7 +281,7 @@ def _form(sample: bytes, packed: bool) -> _Form:
         and any(_COMMA_NUMBER.fullmatch(field) for field in fields)
         and not any(_POINT_NUMBER.fullmatch(field) for field in fields)
     )
-    return _Form("csv", packed, encoding, delimiter, "," if comma else ".")
+    return Form("csv", packed, encoding, delimiter, "," if comma else ".")
 
 
 def _delimiter(lines: Sequence[str]) -> str:
@@ -282,7 +301,7 @@ def _delimiter(lines: Sequence[str]) -> str:
     return max(_DELIMITERS, key=lines[0].count) if lines else ","
 
 
-def _names(path: PathLike, form: _Form) -> list[str]:
+def _names(path: PathLike, form: Form) -> list[str]:
     import pyarrow.parquet
 
     if form.name == "csv":
@@ -300,7 +319,7 @@ def _names(path: PathLike, form: _Form) -> list[str]:
     return names
 
 
-def _first_row(path: PathLike, form: _Form) -> list[str]:
+def _first_row(path: PathLike, form: Form) -> list[str]:
     encoding = "utf-8-sig" if form.encoding == "utf8" else form.encoding
     with _unpacked(path, form.compressed) as file, io.TextIOWrapper(file, encoding, newline="") as text:
         try:
@@ -311,8 +330,8 @@ def _first_row(path: PathLike, form: _Form) -> list[str]:
             raise _damaged("a first line that is no CSV") from None
 
 
-def _read(path: PathLike, form: _Form, columns: list[str]) -> pa.Table:
-    pa = _pyarrow()
+def _read(path: PathLike, form: Form, columns: list[str]) -> pa.Table:
+    pa = need_pyarrow()
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -325,31 +344,45 @@ def _read(path: PathLike, form: _Form, columns: list[str]) -> pa.Table:
             batches = reader if count is None else (reader.get_batch(j) for j in range(count))
             parts = [pa.Table.from_batches([batch]).select(columns) for batch in batches]
             return pa.concat_tables(parts) if parts else reader.schema.empty_table().select(columns)
-        table = pyarrow.csv.read_csv(
-            source,
-            read_options=pyarrow.csv.ReadOptions(encoding=form.encoding),
-            parse_options=pyarrow.csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True),
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=columns,
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-                decimal_point=form.decimal,
-            ),
-        )
-    for name in table.column_names:
-        if pa.types.is_binary(table.column(name).type):
-            raise _not_utf8(f" in column {_show([name])}")
+        parse, convert = csv_options(form, columns)
+        read = pyarrow.csv.ReadOptions(encoding=form.encoding)
+        table = pyarrow.csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
+    check_text(table.schema)
     return table
 
 
-def _ipc(source: Any, form: _Form) -> Any:
-    ipc = _pyarrow().ipc
+def csv_options(
+    form: Form, columns: Sequence[str] | None = None, types: dict[str, Any] | None = None
+) -> tuple[Any, Any]:
+    """Say how a CSV is cut into cells, and how cells become values (of ``types``, where known)."""
+    import pyarrow.csv
+
+    parse = pyarrow.csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
+    convert = pyarrow.csv.ConvertOptions(
+        include_columns=columns,
+        column_types=types,
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        decimal_point=form.decimal,
+    )
+    return parse, convert
+
+
+def check_text(schema: pa.Schema) -> None:
+    """Refuse a CSV in which pyarrow found text that is not UTF-8."""
+    for field in schema:
+        if need_pyarrow().types.is_binary(field.type):
+            raise _not_utf8(f" in column {show([field.name])}")
+
+
+def _ipc(source: Any, form: Form) -> Any:
+    ipc = need_pyarrow().ipc
     return ipc.open_file(source) if form.name == "arrow" else ipc.open_stream(source)
 
 
 def _decoded(table: pa.Table) -> pa.Table:
     """Return categories as their labels, since a CSV knows no others."""
-    pa = _pyarrow()
+    pa = need_pyarrow()
     for j, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             table = table.set_column(j, field.name, table.column(j).cast(field.type.value_type))
@@ -375,9 +408,12 @@ def _first_line(error: Exception) -> str:
     if row:
         # pyarrow counts columns right and rows only sometimes.
         return f"a row with {row[2]} fields under {row[1]} column names"
-    return re.split(r"[:'\n.]", str(error))[0][:120].strip() or type(error).__name__
+    kind = re.search(r"CSV conversion error to ([\w\[\]]+)", str(error))
+    if kind:
+        return f"an entry that is no {kind[1]}, although the first rows of its column are"
+    return re.split(r"[:\n.]|(?<!\w)'", str(error))[0][:120].strip() or type(error).__name__
 
 
-def _show(names: Sequence[str], joint: str = ", ") -> str:
+def show(names: Sequence[str], joint: str = ", ") -> str:
     shown = joint.join(f"'{name if len(name) <= 40 else name[:39] + '…'}'" for name in names[:8])
     return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,238 @@
+"""What a source is: a table of any size, its independent pieces, and the record batches of each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from frhsic.sources._files import Form, absent_columns, drop_missing, need_pyarrow, show
+from frhsic.sources._stores import fingerprint, naming, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a source that can be read on its own: a file, a run of row groups of one, or a stream.
+
+    Parameters
+    ----------
+    name : str
+        What it is, once in a source and the same in the next run: a path, "path[3:7]" for row groups 3 to 6.
+    fingerprint : str
+        Changes when the file does (its size with its time of change, or the tag of an object store); "" for a
+        stream. A partial result belongs to a name and a fingerprint.
+    rows : int or None
+        How many rows it has; None where only reading would tell.
+    first_row : int
+        The number of its first row in its file.
+    """
+
+    name: str
+    fingerprint: str = ""
+    rows: int | None = None
+    first_row: int = 0
+    path: str = field(default="", repr=False)
+    form: Form | None = field(default=None, repr=False)
+    row_groups: tuple[int, int] | None = field(default=None, repr=False)
+
+
+_Read: TypeAlias = "Callable[[Piece, pa.Schema, int], Iterator[pa.RecordBatch]]"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Source:
+    """Rows as Arrow record batches, in independent pieces; made by ``open_source`` or ``open_sql``.
+
+    Iterating over it gives the batches of all pieces in order. A source of files can be pickled, that is sent
+    to other processes; a stream cannot.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Columns and their types, the same in all batches. Files may differ in the size of their numbers.
+    pieces : tuple of Piece
+        Sorted by the names of the files.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from frhsic.sources import open_source
+    >>> source = open_source(pa.table({"age": [31, 45, 62], "score": [0.2, 0.7, 0.4]}), batch_rows=2)
+    >>> source
+    Source(one stream, 3 rows, columns 'age', 'score')
+    >>> [batch.num_rows for batch in source]
+    [2, 1]
+    """
+
+    schema: pa.Schema
+    pieces: tuple[Piece, ...]
+    _read: _Read
+    _batch_rows: int
+    _allow_missing: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.schema.names)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows all pieces have; None where only reading would tell."""
+        counts = [piece.rows for piece in self.pieces]
+        return None if None in counts else sum(counts)  # type: ignore[arg-type]
+
+    def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """Record batches of one of ``pieces``, in the order of its rows.
+
+        Parameters
+        ----------
+        piece : Piece
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            At most ``batch_rows`` rows.
+
+        Raises
+        ------
+        ValueError
+            If the piece is damaged, has changed since the source was opened, or has missing values.
+        OSError
+            If it cannot be opened. Both name the file.
+        """
+        name = shown(piece.path) or piece.name
+        # What comes out of somebody's own iterator is theirs to word.
+        with naming(piece.path) if piece.path else contextlib.nullcontext():
+            _check_unchanged(piece)
+            count = 0
+            for large in self._read(piece, self.schema, self._batch_rows):
+                for batch in _cut(_as_schema(large, self.schema, name), self._batch_rows):
+                    if not self._allow_missing:
+                        _check_missing(batch, name, piece.first_row + count)
+                    count += batch.num_rows
+                    yield batch
+            if piece.rows is not None and count != piece.rows:
+                raise ValueError(
+                    f"'{name}' must have the {piece.rows} rows that it announces. Got {count}. "
+                    "Check how the file was written."
+                )
+            _check_unchanged(piece)
+
+    def sample(self, rows: int = 5_000, pieces: int = 20) -> pa.Table:
+        """Return at most so many rows, the first ones of at most so many pieces, which lie evenly apart.
+
+        Rows with missing values are left out if these are allowed.
+        """
+        chosen = self.pieces[:: -(-len(self.pieces) // pieces)]
+        each, found = -(-rows // len(chosen)), []
+        for piece in chosen:
+            left = each
+            with contextlib.closing(self.batches(piece)) as batches:  # type: ignore[type-var]
+                for batch in batches:
+                    some = drop_missing(batch) if self._allow_missing else batch
+                    found.append(some.slice(0, left))
+                    left -= found[-1].num_rows
+                    if left <= 0:
+                        break
+        return need_pyarrow().Table.from_batches(found, self.schema).slice(0, rows)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for piece in self.pieces:
+            yield from self.batches(piece)
+
+    def __repr__(self) -> str:
+        files = len({piece.path for piece in self.pieces if piece.path})
+        parts = [f"{files} {'file' if files == 1 else 'files'}" if files else "one stream"]
+        if len(self.pieces) > max(files, 1):
+            parts[0] += f" in {len(self.pieces)} pieces"
+        if self.rows is not None:
+            parts.append(f"{self.rows:,} rows")
+        return f"Source({', '.join(parts)}, columns {show(self.columns)})"
+
+
+def check_count(name: str, value: object) -> None:
+    """Refuse what is no number of rows."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"'{name}' must be a positive whole number. Got {value!r}. Try the default.")
+
+
+def _check_unchanged(piece: Piece) -> None:
+    if piece.path and fingerprint(piece.path) != piece.fingerprint:
+        raise ValueError(
+            "'path' must stay as it was when the source was opened. Got a file that has changed since. "
+            "Open the source again once nothing writes to it."
+        )
+
+
+def _as_schema(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.RecordBatch:
+    """Take the columns of a schema, in its order, each as its type."""
+    if batch.schema.equals(schema):
+        return batch
+    pa = need_pyarrow()
+    arrays = []
+    for wanted in schema:
+        try:
+            arrays.append(batch.column(wanted.name).cast(wanted.type))
+        except (KeyError, pa.ArrowException):  # which quotes the data
+            raise ValueError(
+                f"'{source}' must have column {show([wanted.name])} as {wanted.type} in all its rows. "
+                "Got none or others. Check how it was written."
+            ) from None
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)  # no copy
+
+
+def _check_missing(batch: pa.RecordBatch, source: str, before: int) -> None:
+    import pyarrow.compute as pc
+
+    pa = need_pyarrow()
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        floating = pa.types.is_floating(column.type)
+        if column.null_count == 0 and not floating:
+            continue
+        # A sum is the fastest way to see that nothing is NaN; there is none of float16.
+        if column.null_count == 0 and not pa.types.is_float16(column.type):
+            total = pc.sum(column).as_py()
+            if total is None or total == total:
+                continue
+        gaps = pc.is_null(column, nan_is_null=floating)
+        count = pc.sum(gaps).as_py()
+        if count:
+            first = before + pc.index(gaps, True).as_py()
+            raise ValueError(
+                f"'{source}' must have no missing values in column {show([name])}. Got {count} (null or NaN) "
+                f"in its first {before + batch.num_rows} rows, the first in row {first}. Fill or drop these "
+                "rows, or open it with allow_missing=True and leave them out of each batch by drop_missing."
+            )
+
+
+def selected(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
+    """Choose columns of a table by name; each must be there, once."""
+    names = list(schema.names)
+    wanted = names if columns is None else columns
+    absent = [column for column in wanted if column not in names]
+    if absent:
+        raise ValueError(absent_columns("columns", absent, names, where))
+    doubled = [column for column in wanted if names.count(column) > 1]
+    if doubled:
+        raise ValueError(
+            f"'columns' must be distinct in {where}. Got {show(doubled[:1])} twice. Rename one of the two."
+        )
+    return need_pyarrow().schema([(column, _plain(schema.field(column).type)) for column in wanted])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Take categories of text as text: another file may have text, and the door is faster with it."""
+    pa = need_pyarrow()
+    if not pa.types.is_dictionary(kind):
+        return kind
+    text = pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)
+    return kind.value_type if text else kind

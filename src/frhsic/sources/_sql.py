@@ -1,0 +1,211 @@
+"""Rows of a database by ADBC: a query comes as record batches, and no password is ever told.
+
+What a driver says of a connection may quote any part of its URL, also one that it took for something else (a
+slash in a password makes the first half of it a port). So none of it is passed on: an error is told in our
+words, and raised outside of the handler, where no traceback leads to a frame that holds the URL. What the
+server says of a query may quote the data: only what it says of the query's own names and syntax is passed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from frhsic.sources._files import need_pyarrow, show
+from frhsic.sources._source import Piece, Source, check_count
+from frhsic.sources._streams import Stream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH_BYTES = 4 << 20  # of a batch as the driver makes it, before it is cut to rows
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# By what libpq says; none of it is repeated.
+_REFUSALS = {
+    "password authentication failed": "a refusal of the user or the password",
+    "no password supplied": "no password",
+    "role ": "a refusal of the user",
+    "does not exist": "no database of that name",
+    "could not translate host": "no such host",
+    "Connection refused": "no answer",
+    "No such file or directory": "no answer",
+    "timeout": "no answer in time",
+    "SSL": "a disagreement about SSL",
+}
+
+
+def open_sql(database: str, query: str, *, batch_rows: int = 65_536, allow_missing: bool = False) -> Source:
+    """Open the result of a query on PostgreSQL, to be read as record batches in bounded memory.
+
+    The query runs in a transaction that may only read, anew for each pass over the source. Columns of type
+    numeric become float64.
+
+    Parameters
+    ----------
+    database : str
+        A URL, "postgresql://auditor@host:5432/bank", or the name of an environment variable that holds one.
+        Where it has no password, PGPASSWORD and the password file are asked, as by all PostgreSQL programs.
+        No part of it but the host is ever shown.
+    query : str
+        A single SELECT with the columns that are needed, each with its name.
+    batch_rows : int, default=65_536
+        The most rows of a batch.
+    allow_missing : bool, default=False
+        As in ``open_source``.
+
+    Returns
+    -------
+    Source
+        One piece, which only this process can read.
+
+    Raises
+    ------
+    ConnectionError
+        If the database does not answer or refuses.
+    ValueError
+        If it cannot run the query.
+
+    Examples
+    --------
+    >>> open_sql("BANK_DATABASE", "select score, age from scores")
+    Traceback (most recent call last):
+    ValueError: 'database' must be a PostgreSQL URL, or name an environment variable that holds one.
+    Got 'BANK_DATABASE', which is not set. Set it to postgresql://user:password@host/name.
+    """
+    address = _address(database)
+    del database  # from here on no frame of ours holds it in the clear
+    if address.problem:
+        raise ValueError(address.problem)
+    need_pyarrow()
+    check_count("batch_rows", batch_rows)
+    with _asking(address) as cursor:
+        whole = _asked(lambda: cursor.adbc_execute_schema(query))
+    if not whole.names:
+        raise ValueError("'query' must return columns. Got none. Write a SELECT.")
+    doubled = [name for name in whole.names if whole.names.count(name) > 1]
+    if doubled:
+        raise ValueError(
+            f"'query' must return columns of distinct names. Got {show(doubled[:1])} twice. Write: x AS name."
+        )
+    schema = need_pyarrow().schema([(column.name, _type(column)) for column in whole])
+    return Source(
+        schema, (Piece("query"),), Stream(partial(_rows, address, query)), batch_rows, allow_missing
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Address:
+    """A URL that prints as its host, and what is wrong with it."""
+
+    url: str = field(repr=False)
+    host: str = "this address"
+    problem: str = ""
+
+
+def _address(database: str) -> _Address:
+    """Find the URL. Errors are raised by whoever calls, because this frame knows it."""
+    if "://" not in database:
+        # What is no name may be a connection string with a password in it.
+        got = f"'{database}', which is not set" if _VARIABLE.fullmatch(database) else "something else"
+        database = os.environ.get(database, "") if _VARIABLE.fullmatch(database) else ""
+        if not database:
+            problem = (
+                "'database' must be a PostgreSQL URL, or name an environment variable that holds one. "
+                f"Got {got}. Set it to postgresql://user:password@host/name."
+            )
+            return _Address("", problem=problem)
+    scheme, _, rest = database.partition("://")
+    if scheme not in ("postgresql", "postgres"):
+        problem = (
+            "'database' must be a URL that begins with postgresql://. Got another one. For other databases "
+            "use their ADBC driver and pass 'cursor.fetch_record_batch()' to open_source."
+        )
+        return _Address("", problem=problem)
+    try:
+        parts = urlsplit(database)
+        host = (parts.hostname or "") + (f":{parts.port}" if parts.port else "")
+    except ValueError:
+        host = ""
+    # With a stray sign in it, what looks like the host may be a part of the password.
+    plain = rest.count("@") <= 1 and not re.search("[/?#]", rest.partition("@")[0] if "@" in rest else "")
+    return _Address(database, f"'{host}'" if plain and host else "this address")
+
+
+@contextlib.contextmanager
+def _asking(address: _Address) -> Iterator[Any]:
+    """Connect, and begin a transaction that may only read."""
+    try:
+        from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise ImportError("Databases need an ADBC driver. Install it: pip install 'frhsic[sql]'.") from error
+    connection, why = None, ""
+    try:
+        connection = dbapi.connect(address.url)
+    except Exception as error:
+        why = _refusal(str(error))
+    if connection is None:
+        raise ConnectionError(
+            f"'database' must be reachable with this user and password. Got {why} from {address.host}. "
+            "Check the URL, in which signs such as @ / : in a password are written as %40 %2F %3A."
+        )
+    with connection, connection.cursor() as cursor:
+        _asked(lambda: cursor.execute("set transaction read only"))
+        yield cursor
+
+
+def _refusal(text: str) -> str:
+    return next((ours for theirs, ours in _REFUSALS.items() if theirs in text), "a refusal")
+
+
+def _asked(call: Callable[[], Any]) -> Any:
+    """Let the database do something; tell in our words what it says against it."""
+    why = ""
+    try:
+        return call()
+    except Exception as error:
+        why = _objection(error)
+    raise ValueError(f"'query' must be a SELECT that runs to its end. Got {why}.")
+
+
+def _objection(error: Exception) -> str:
+    from adbc_driver_manager import Error
+
+    state = (error.sqlstate or "") if isinstance(error, Error) else ""
+    # Class 42 is about syntax, names and rights: it quotes the query. Others quote the data.
+    if state.startswith("42"):
+        details = dict(error.details)  # type: ignore[attr-defined]
+        said = details.get(b"PG_DIAG_MESSAGE_PRIMARY", b"").decode(errors="replace")
+        return f"from the server: {said[:200]}. Correct the query"
+    if state == "25006":
+        return "one that writes. Read only"
+    code = f" (SQLSTATE {state})" if state else ""
+    return f"an error while it ran{code}. The server's own tools show its words, which may quote the data"
+
+
+def _rows(address: _Address, query: str, _columns: list[str], _batch_rows: int) -> Iterator[pa.RecordBatch]:
+    with _asking(address) as cursor:
+        cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
+        _asked(lambda: cursor.execute(query))
+        with _asked(cursor.fetch_record_batch) as reader:
+            while (batch := _asked(lambda: next(reader, None))) is not None:
+                yield batch
+
+
+def _type(column: pa.Field) -> pa.DataType:
+    """Return the type that a column of a result is to have."""
+    pa = need_pyarrow()
+    kind = (column.metadata or {}).get(b"POSTGRESQL:type", b"").decode()
+    if kind == "numeric":
+        return pa.float64()  # the driver gives its digits as text, which would pass for labels
+    if kind == "money" or isinstance(column.type, pa.BaseExtensionType):
+        raise ValueError(
+            f"'query' must return numbers, labels or truth values. Got type {kind or column.type} in column "
+            f"{show([column.name])}. Write CAST(x AS numeric) or CAST(x AS text) in the query."
+        )
+    return column.type

@@ -1,0 +1,112 @@
+"""What only this process can read: Arrow data in memory, datasets, lazy frames and iterators of batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import narwhals as nw
+
+from frhsic.sources._files import need_pyarrow
+from frhsic.sources._source import Piece, selected
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Columns and the most rows of a batch go in; batches with at least these columns come out.
+_Start: TypeAlias = "Callable[[list[str], int], Iterable[pa.RecordBatch]]"
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """What reads a source of one piece."""
+
+    start: _Start = field(repr=False)
+
+    def __call__(self, _piece: Piece, schema: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        yield from self.start(list(schema.names), batch_rows)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "'source' must consist of files to be read by other processes. Got a stream. "
+            "Read it in this process, or write it as Parquet files first."
+        )
+
+
+def stream(where: Any, columns: Sequence[str] | None) -> tuple[pa.Schema, Stream, int | None]:
+    """Tell of anything but paths its columns, how it is read, and how many rows it has if that is known."""
+    pa = need_pyarrow()
+    import pyarrow.dataset
+
+    rows = None
+    if isinstance(where, pa.RecordBatch):
+        where = [where]
+    if isinstance(where, (list, tuple)) and where and all(isinstance(b, pa.RecordBatch) for b in where):
+        schema, start, rows = where[0].schema, _again(lambda: where), sum(b.num_rows for b in where)
+    elif isinstance(where, pa.Table):
+        schema, start, rows = where.schema, _again(where.to_batches), where.num_rows
+    elif isinstance(where, pyarrow.dataset.Dataset):
+        schema, start = where.schema, _dataset(where)
+    elif nw.dependencies.is_polars_lazyframe(where):
+        polars = nw.dependencies.get_polars()
+        schema, start = polars.DataFrame(schema=where.collect_schema()).to_arrow().schema, _lazy(where)
+    elif isinstance(where, (pa.RecordBatchReader, Iterator)):
+        schema, start = _once(where)
+    else:
+        try:
+            schema = pa.RecordBatchReader.from_stream(where).schema
+        except TypeError:
+            raise TypeError(
+                "'where' must be paths, Arrow data or a lazy frame. "
+                f"Got a '{type(where).__name__}' of something else. Pass a path, a pattern such as "
+                "'scores/*.parquet', a pyarrow Dataset, Table or reader, or a Polars LazyFrame."
+            ) from None
+        start = _again(lambda: pa.RecordBatchReader.from_stream(where))
+    return selected(schema, columns, "'where'"), Stream(start), rows
+
+
+def _again(batches: Callable[[], Iterable[pa.RecordBatch]]) -> _Start:
+    return lambda _columns, _batch_rows: batches()
+
+
+def _dataset(dataset: Any) -> _Start:
+    # pyarrow decodes whole row groups of a dataset, whatever is asked of it; at least one after the other.
+    return lambda columns, batch_rows: dataset.scanner(
+        columns=columns, batch_size=batch_rows, batch_readahead=1, fragment_readahead=1, use_threads=False
+    ).to_batches()
+
+
+def _lazy(frame: Any) -> _Start:
+    def start(columns: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        for part in frame.select(columns).collect_batches(chunk_size=batch_rows, lazy=True):
+            yield from part.to_arrow().to_batches()
+
+    return start
+
+
+def _once(batches: Iterator[pa.RecordBatch]) -> tuple[pa.Schema, _Start]:
+    """Look at the first batch of an iterator; then let all be read, once."""
+    arrow = need_pyarrow()
+    if isinstance(batches, arrow.RecordBatchReader):
+        schema, left = batches.schema, [batches]
+    else:
+        first = next(batches, None)
+        if not isinstance(first, arrow.RecordBatch):
+            raise TypeError(
+                "'where' must be an iterator of pyarrow record batches. "
+                f"Got {'none' if first is None else repr(type(first).__name__)}. Check what it yields."
+            )
+        schema, left = first.schema, [itertools.chain([first], batches)]
+
+    def start(_columns: list[str], _batch_rows: int) -> Iterator[pa.RecordBatch]:
+        if not left:
+            # A reader would simply have no more rows.
+            raise ValueError(
+                "'where' must be a stream that is still to be read. Got one that was read before. "
+                "Make it anew for each pass, or pass files or a Dataset."
+            )
+        return left.pop()
+
+    return schema, start

@@ -1,0 +1,301 @@
+"""Rows of PostgreSQL as record batches: what comes, in how much memory, and that no password is ever told.
+
+The server is started here, as for the benchmark: by a user without rights, on a socket of its own.
+"""
+
+import contextlib
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import traceback
+
+import pyarrow as pa
+import pytest
+
+from benchmarks import postgres
+from frhsic.data import to_matrix, to_sensitive
+from frhsic.sources import drop_missing, open_source, open_sql
+
+pytest.importorskip("adbc_driver_postgresql", reason="adbc-driver-postgresql is not installed")
+
+PASSWORD = "s/esame@47:11?#"
+ESCAPED = "s%2Fesame%4047%3A11%3F%23"
+ROWS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Start a server that asks for a password, on a socket in a folder of its own."""
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(postgres.server(PASSWORD))
+        except FileNotFoundError as error:
+            pytest.skip(str(error))
+        yield folder
+
+
+@pytest.fixture
+def database(server, monkeypatch):
+    """Name the variable with the URL; the password is in the URL."""
+    monkeypatch.setenv("BANK_DATABASE", f"postgresql://auditor:{ESCAPED}@/postgres?host={server}")
+    return "BANK_DATABASE"
+
+
+@pytest.fixture(scope="module")
+def filled(server):
+    """Write a table of a million rows, with every kind of column."""
+    from adbc_driver_postgresql import dbapi
+
+    address = f"postgresql://auditor:{ESCAPED}@/postgres?host={server}"
+    with dbapi.connect(address) as connection, connection.cursor() as cursor:
+        cursor.execute("create type zone as enum ('north', 'south')")
+        cursor.execute(
+            "create table scores as select (x * 0.37) - floor(x * 0.37) as score, 18 + x % 73 as age, "
+            "(x % 100) / 4.0 as income, x % 2 = 0 as member, "
+            "case when x % 3 = 0 then 'chef' else 'nurse' end as job, "
+            "(case when x % 2 = 0 then 'north' else 'south' end)::zone as zone, "
+            "case when x = 700000 then null else x::float8 end as gap, "
+            "date '2000-01-01' + (x % 9000) as born, x::text::money as pay "
+            f"from generate_series(1, {ROWS}) as t(x)"
+        )
+        connection.commit()
+
+
+def rows(source):
+    return pa.Table.from_batches(list(source), source.schema)
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_query_comes_as_batches_of_numbers_and_labels(database):
+    query = "select age, income, member, job, zone, score::float4 as score from scores where age < 20"
+    source = open_sql(database, query, batch_rows=10_000)
+    assert source.columns == ("age", "income", "member", "job", "zone", "score")
+    batches = list(source)
+    assert max(batch.num_rows for batch in batches) == 10_000
+    assert sum(batch.num_rows for batch in batches) == sum(x % 73 < 2 for x in range(1, ROWS + 1))
+    assert rows(source).num_rows == sum(batch.num_rows for batch in batches)  # asked again
+    # numeric arrives as text, which the door would take for labels.
+    assert source.schema.field("income").type == pa.float64()
+    s = to_sensitive(batches[0].select(["age", "income", "member", "job", "zone"]))
+    assert s.kinds == ("continuous", "continuous", "categorical", "categorical", "categorical")
+    assert s.categories[4] == ("north", "south")
+    assert to_matrix(batches[0].select(["score"])).shape == (10_000, 1)
+    assert repr(source) == "Source(one stream, columns 'age', 'income', 'member', 'job', 'zone', 'score')"
+
+
+@pytest.mark.usefixtures("filled")
+def test_the_password_may_come_from_where_all_programs_have_it(server, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    source = open_sql(f"postgresql://auditor@/postgres?host={server}", "select count(*) as n from scores")
+    assert rows(source).to_pydict() == {"n": [ROWS]}
+
+
+@pytest.mark.usefixtures("filled")
+def test_gaps_are_errors_unless_they_are_allowed(database):
+    query = "select gap, age from scores where age = 30"
+    with pytest.raises(ValueError, match=r"'query' must have no missing values in column 'gap'\. Got 1"):
+        list(open_sql(database, "select gap from scores"))
+    source = open_sql(database, query, allow_missing=True)
+    assert sum(drop_missing(batch).num_rows for batch in source) == sum(
+        x % 73 == 12 and x != 700_000 for x in range(1, ROWS + 1)
+    )
+
+
+def test_batch_rows_are_a_number_of_rows(database):
+    with pytest.raises(ValueError, match="'batch_rows' must be a positive"):
+        open_sql(database, "select 1 as x", batch_rows=0)
+
+
+@pytest.mark.usefixtures("filled")
+def test_dates_are_refused_by_the_door(database):
+    (batch,) = open_sql(database, "select born from scores limit 5")
+    with pytest.raises(ValueError, match=r"in column 'born'.* Convert them to a number"):
+        to_sensitive(batch)
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_reader_of_another_driver_is_a_source(server):
+    from adbc_driver_postgresql import dbapi
+
+    address = f"postgresql://auditor:{ESCAPED}@/postgres?host={server}"
+    with dbapi.connect(address) as connection, connection.cursor() as cursor:
+        cursor.execute("select age from scores limit 7")
+        assert rows(open_source(cursor.fetch_record_batch())).num_rows == 7
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="the system does not tell the peak")
+def test_a_million_rows_are_read_in_flat_memory(database):
+    code = """
+        import pyarrow, pyarrow.compute
+        from frhsic.sources import open_sql
+        def peak():
+            with open("/proc/self/status") as file:
+                return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) // 1024
+        source = open_sql("BANK_DATABASE", "select score, age, income, member from scores")
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # the peak begins here
+        before, count, peaks = peak(), 0, []
+        for batch in source:
+            count += batch.num_rows
+            peaks.append((count, peak()))
+        half = next(high for seen, high in peaks if seen >= count // 2)
+        print(count, peak() - before, peak() - half)
+    """
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.stderr == ""
+    count, megabytes, later = map(int, done.stdout.split())
+    assert count == ROWS
+    assert megabytes < 32  # all rows would be 25, and their text more; 8 to 15 measured
+    assert later <= 4
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_connection_that_is_cut_while_it_is_read_is_an_error(database):
+    batches = iter(open_sql(database, "select score, age from scores"))
+    seen = next(batches).num_rows
+    cut = (
+        "select pg_terminate_backend(pid) as gone from pg_stat_activity "
+        "where datname = 'postgres' and pid <> pg_backend_pid()"
+    )
+    assert True in rows(open_sql(database, cut))["gone"].to_pylist()
+    words = r"'query' must be a SELECT that runs to its end\. Got an error while it ran"
+    with pytest.raises(ValueError, match=words) as refused:
+        seen += sum(batch.num_rows for batch in batches)
+    assert 0 < seen < ROWS
+    assert_silent(refused.value)
+
+
+def test_a_pass_that_is_broken_off_leaves_no_connection(database):
+    count = (
+        "select count(*) as n from pg_stat_activity where datname = 'postgres' and pid <> pg_backend_pid()"
+    )
+    for _ in range(10):  # more than the server allows at a time
+        for batch in open_sql(database, "select x::float8 as x from generate_series(1, 100000) as t(x)"):
+            assert batch.num_rows
+            break
+    (batch,) = open_sql(database, count)
+    assert batch.column(0)[0].as_py() <= 1  # the last one may still be on its way out
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------
+
+QUERIES = {
+    "syntax": ("selec age from scores", 'from the server: syntax error at or near "selec"'),
+    "table": ("select age from nowhere", 'from the server: relation "nowhere" does not exist'),
+    "column": ("select scroe from scores", 'from the server: column "scroe" does not exist'),
+    "two": ("select 1 as a; select 2 as b", "from the server: cannot insert multiple commands"),
+    "empty": ("", "an error"),
+    "no rows": ("create table more (a int)", "must return columns"),
+    "same name": ("select age, age from scores", "distinct names. Got 'age' twice"),
+    "money": ("select pay from scores", "Got type money in column 'pay'"),
+    "writes": ("delete from scores returning age", "an error|one that writes"),
+    "while it runs": (
+        "select 1 / (500000 - x) as y from generate_series(1, 500000) as t(x)",
+        "while it ran",
+    ),
+    "data": ("select (job || ' Lovelace')::int as j from scores", "while it ran"),
+}
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("case", QUERIES)
+def test_a_query_that_cannot_run_is_refused_without_a_word_of_the_data(database, case):
+    query, words = QUERIES[case]
+    with pytest.raises(ValueError, match=words) as refused:
+        list(open_sql(database, query))
+    assert str(refused.value).startswith("'query' must ")
+    assert "\n" not in str(refused.value)
+    assert "Lovelace" not in str(refused.value)
+    assert_silent(refused.value)
+    (batch,) = open_sql(database, "select count(*) as n from scores")
+    assert batch.column(0).to_pylist() == [ROWS]
+
+
+def assert_silent(error, secrets=(PASSWORD, ESCAPED, "esame")):
+    """Nothing that one can print of an error tells the password, the variables of our frames included."""
+    while error is not None:
+        texts = [str(error), repr(error), *map(str, error.args)]
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            file = frame.f_code.co_filename
+            texts.append(f"{file}:{line}")
+            if not file.startswith(os.path.dirname(__file__)):  # a test knows its password
+                texts += [f"{name}={value!r}" for name, value in frame.f_locals.items()]
+        for secret in secrets:
+            assert not any(secret in text for text in texts)
+        error = error.__context__
+
+
+ADDRESSES = {
+    "wrong password": (
+        "postgresql://auditor:wr%2Fong-esame@/postgres?host={server}",
+        "the user or the password",
+    ),
+    "no password": ("postgresql://auditor@/postgres?host={server}", "no password"),
+    "no user": ("postgresql://nobody:esame@/postgres?host={server}", "the user or the password"),
+    "no database": ("postgresql://auditor:{escaped}@/esamedb?host={server}", "no database of that name"),
+    "no answer": ("postgresql://auditor:esame@127.0.0.1:1/postgres", "no answer from '127.0.0.1:1'"),
+    "no socket": ("postgresql://auditor:esame@/postgres?host=/nowhere", "no answer from this address"),
+    "slash": ("postgresql://auditor:12esame/34@127.0.0.1/postgres", "a refusal from this address"),
+    "at": ("postgresql://auditor:esame@12@127.0.0.1:1/postgres", "from this address"),
+    "hash": ("postgresql://auditor:es#esame@127.0.0.1:1/postgres", "from this address"),
+    "percent": ("postgresql://auditor:esame%zz@127.0.0.1:1/postgres", "a refusal from '127.0.0.1:1'"),
+    "option": ("postgresql://auditor@127.0.0.1:1/postgres?pasword=esame", "a refusal from"),
+    "bracket": ("postgresql://auditor:[esame@127.0.0.1:1/postgres", "from this address"),
+    "port": ("postgresql://auditor:x@127.0.0.1:esame/postgres", "from this address"),
+}
+
+
+@pytest.mark.parametrize("from_environment", [False, True], ids=["as url", "from environment"])
+@pytest.mark.parametrize("case", ADDRESSES)
+def test_a_connection_that_fails_tells_no_part_of_the_password(server, monkeypatch, case, from_environment):
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    text, words = ADDRESSES[case]
+    address = text.format(server=server, escaped=ESCAPED)
+    if from_environment:
+        monkeypatch.setenv("BANK_DATABASE", address)
+        address = "BANK_DATABASE"
+    with pytest.raises(ConnectionError, match=words) as refused:
+        open_sql(address, "select 1 as x")
+    assert_silent(refused.value)
+
+
+OTHER = {
+    "connection string": "host=127.0.0.1 password=esame",
+    "other kind": "mysql://auditor:esame@127.0.0.1/bank",
+    "not set": "NO_SUCH_VARIABLE",
+}
+
+
+@pytest.mark.parametrize("case", OTHER)
+def test_what_is_no_address_is_refused_without_being_repeated(case):
+    with pytest.raises(ValueError, match="'database' must be") as refused:
+        open_sql(OTHER[case], "select 1 as x")
+    assert_silent(refused.value)
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_source_tells_no_password_and_does_not_travel(database, capfd, caplog):
+    caplog.set_level(logging.DEBUG)
+    source = open_sql(database, "select age from scores limit 3")
+    list(source)
+    for text in (repr(source), str(source.pieces), repr(vars(source)), repr(source.schema)):
+        assert "esame" not in text
+    with pytest.raises(TypeError, match="must consist of files") as refused:
+        pickle.dumps(source)
+    assert_silent(refused.value)
+    with contextlib.suppress(ValueError):
+        list(open_sql(database, "select 1 / 0 as x"))
+    assert "esame" not in "".join(capfd.readouterr()) + caplog.text
+
+
+def test_a_wrong_password_of_the_environment_is_told_to_nobody(server, monkeypatch, capfd):
+    monkeypatch.setenv("PGPASSWORD", "wrong-esame")
+    with pytest.raises(ConnectionError, match="the user or the password") as refused:
+        open_sql(f"postgresql://auditor@/postgres?host={server}", "select 1 as x")
+    assert_silent(refused.value)
+    assert "esame" not in "".join(capfd.readouterr())
