@@ -1,0 +1,223 @@
+"""From a source to one sketch: which pieces go together, and in which order sketches are added up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from frhsic.dependence import HSICSketch
+from frhsic.distributed.runners._engines import Engine, Local
+from frhsic.distributed.runners._partials import Partials
+from frhsic.distributed.runners._work import Columns, Job, Unit
+from frhsic.sources import Piece, Source
+
+# Rows of a unit of work, about a second, but at most so many units: their sketches of some megabytes each are
+# sent, written and added up. Neither depends on who does the work, which must not change the result.
+_ROWS, _UNITS = 1_000_000, 1_024
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far it is.
+
+    Attributes
+    ----------
+    rows, all_rows : int
+        Rows read or found among the partials; ``all_rows`` is None where only reading would tell.
+    pieces, all_pieces : int
+        Pieces that are done.
+    found : int
+        Those among them that a run before this one had done.
+    seconds : float
+        Since the beginning.
+    """
+
+    rows: int
+    all_rows: int | None
+    pieces: int
+    all_pieces: int
+    found: int
+    seconds: float
+
+    def __str__(self) -> str:
+        rows = f"{self.rows:,} rows" if self.all_rows is None else f"{self.rows:,} of {self.all_rows:,} rows"
+        found = f" ({self.found} found)" if self.found else ""
+        return f"{rows}, {self.pieces} of {self.all_pieces} pieces{found}, {self.seconds:.0f} s"
+
+
+def sketch_source(
+    source: Source,
+    sketch: HSICSketch,
+    *,
+    z: str | Sequence[str],
+    s: str | Sequence[str],
+    weights: str | None = None,
+    given: str | None = None,
+    ids: str | None = None,
+    engine: Engine = Local(),  # noqa: B008
+    partials: str | os.PathLike[str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> HSICSketch:
+    """Sketch all rows of a source.
+
+    The result is the same, bit by bit, for each engine and number of workers on machines of one kind, whoever
+    of them died on the way.
+
+    Parameters
+    ----------
+    source : Source
+        From ``open_source`` or ``open_sql``. Other columns than those named here are not read. Rows with
+        missing values are left out if it was opened with ``allow_missing``.
+    sketch : HSICSketch
+        An empty one, which says what is to be computed; it stays empty.
+    z, s : str or list of str
+        Columns.
+    weights, given : str, optional
+        Columns, as in ``HSICSketch.update``.
+    ids : str, optional
+        A column of integers that tells rows apart, which draws groups and stored rows; by default the name
+        of the file and the number of the row in it.
+    engine : Engine, default=Local()
+        ``Local()``, ``Pool(workers)`` or ``Ray(address)``. A stream or a database can only be read locally.
+    partials : path, optional
+        A folder, made if need be, for the sketches of parts: a run that ended early goes on where it was, as
+        long as the same files are there unchanged. They hold some of the rows as they are. Delete the folder
+        when it is of no more use.
+    progress : callable, optional
+        Called with a ``Progress``, after each batch where that is known, else after each part.
+
+    Returns
+    -------
+    HSICSketch
+
+    Raises
+    ------
+    ValueError, OSError
+        If a file is damaged, has changed or is gone; the message names it.
+    RuntimeError
+        If workers die again and again over the same file.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from frhsic.kernels import Gaussian
+    >>> from frhsic.sources import open_source
+    >>> scores = open_source(pa.table({"age": range(18, 90), "score": [i % 7 for i in range(72)]}))
+    >>> sketch_source(scores, HSICSketch(Gaussian(2.0), Gaussian(20.0)), z="score", s="age").n_rows
+    72
+    """
+    columns = _columns(source, z, s, weights, given, ids)
+    if sketch.n_rows:
+        raise ValueError(
+            f"'sketch' must be empty. Got one of {sketch.n_rows} rows. Pass a new one, and add the two up."
+        )
+    if not isinstance(engine, Engine):
+        raise TypeError(
+            f"'engine' must be Local(), Pool() or Ray() of frhsic.distributed.runners. "
+            f"Got '{type(engine).__name__}'. Leave it out for this process."
+        )
+    # Arrow's own way to a part of a schema; only sources import it.
+    schema = source.schema.empty_table().select(columns.names).schema
+    job = Job(replace(source, schema=schema, pieces=()), sketch.to_bytes(), columns)
+    if partials is not None and not all(piece.fingerprint for piece in source.pieces):
+        raise ValueError(
+            "'partials' must be None for a stream or a database, which may be another one next time. "
+            f"Got {os.fspath(partials)!r}. Write the rows as Parquet files first."
+        )
+    folder = None if partials is None else Partials(partials, job, sketch)
+    units = _units(source.pieces)
+    tree = _Tree(len(units))
+    rows = dict.fromkeys(range(len(units)), 0)
+    start, all_rows, pieces, found = time.monotonic(), source.rows, 0, 0
+
+    def tell() -> None:
+        if progress is not None:
+            seconds = time.monotonic() - start
+            done = sum(rows.values())
+            progress(Progress(done, all_rows, pieces, len(source.pieces), found, seconds))
+
+    todo = []
+    for place, unit in enumerate(units):
+        known = None if folder is None else folder.load(unit)
+        if known is None:
+            todo.append((place, unit))
+            continue
+        tree.put(place, known)
+        rows[place] = sum(piece.rows or 0 for piece in unit) or known.n_rows
+        pieces, found = pieces + len(unit), found + len(unit)
+    tell()
+    with contextlib.closing(engine.run(job, todo)) as parts:  # type: ignore[type-var]
+        for part in parts:
+            rows[part.place] = part.rows
+            if part.data is not None:
+                if folder is not None:
+                    folder.save(units[part.place], part.data)
+                tree.put(part.place, HSICSketch.from_bytes(part.data, like=sketch))
+                pieces += len(units[part.place])
+            tell()
+    total = tree.total
+    assert total is not None  # noqa: S101
+    return total
+
+
+def _columns(
+    source: Source,
+    z: str | Sequence[str],
+    s: str | Sequence[str],
+    weights: str | None,
+    given: str | None,
+    ids: str | None,
+) -> Columns:
+    z, s = ([names] if isinstance(names, str) else list(names) for names in (z, s))
+    single = {"weights": weights, "given": given, "ids": ids}
+    for argument, names in {"z": z, "s": s, **{k: [v] for k, v in single.items() if v is not None}}.items():
+        absent = [name for name in names if name not in source.columns]
+        if absent or not names or len(set(names)) < len(names):
+            got = repr(absent[0]) if absent else "one of them twice" if names else "none"
+            raise ValueError(
+                f"'{argument}' must name columns of the source, each once: {', '.join(source.columns[:20])}. "
+                f"Got {got}. Correct the name, or open the source with that column."
+            )
+    return Columns(tuple(z), tuple(s), weights, given, ids)
+
+
+def _units(pieces: Sequence[Piece]) -> list[Unit]:
+    """Put neighbours together until they are worth a task; a piece of unknown size is."""
+    sizes = [_ROWS if piece.rows is None else piece.rows for piece in pieces]
+    enough = max(_ROWS, -(-sum(sizes) // _UNITS))
+    units: list[Unit] = []
+    unit: list[Piece] = []
+    size = 0
+    for piece, more in zip(pieces, sizes, strict=True):
+        unit.append(piece)
+        size += more
+        if size >= enough:
+            units.append(tuple(unit))
+            unit, size = [], 0
+    return [*units, tuple(unit)] if unit else units
+
+
+class _Tree:
+    """Adds up sketches in pairs of neighbours, and these in pairs, whichever comes first."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._waiting: dict[tuple[int, int], HSICSketch] = {}
+        self.total: HSICSketch | None = None
+
+    def put(self, place: int, sketch: HSICSketch) -> None:
+        """Take the sketch of a place, once for each."""
+        level, size = 0, self._size
+        while size > 1:
+            other = place ^ 1
+            if other < size:
+                waits = self._waiting.pop((level, other), None)
+                if waits is None:
+                    self._waiting[level, place] = sketch
+                    return
+                sketch = sketch + waits if place < other else waits + sketch
+            level, place, size = level + 1, place // 2, -(-size // 2)
+        self.total = sketch

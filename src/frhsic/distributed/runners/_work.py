@@ -1,0 +1,144 @@
+"""What one process does: some pieces of a source become one sketch, as bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from frhsic.dependence import HSICSketch
+from frhsic.sources import Piece, Source, drop_missing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Unit: TypeAlias = tuple[Piece, ...]
+
+# As Arrow writes the types of plain numbers. Others, categories of numbers among them, are for the door.
+_NUMBERS = {
+    *(f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64)),
+    *("halffloat", "float", "double", "bool"),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column is what."""
+
+    z: tuple[str, ...]
+    s: tuple[str, ...]
+    weights: str | None = None
+    given: str | None = None
+    ids: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, each once."""
+        single = [name for name in (self.weights, self.given, self.ids) if name is not None]
+        return list(dict.fromkeys((*self.z, *self.s, *single)))
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What every worker needs to know; it goes to other processes as it is.
+
+    Parameters
+    ----------
+    source : Source
+        With the columns that are needed, and without its pieces, which come unit by unit.
+    empty : bytes
+        The sketch to begin with.
+    columns : Columns
+    """
+
+    source: Source
+    empty: bytes
+    columns: Columns
+
+    def work(self, unit: Unit) -> Iterator[tuple[int, bytes | None]]:
+        """Yield after each batch how many rows were read, and at the end the sketch of them all."""
+        sketch = HSICSketch.from_bytes(self.empty)
+        rows = 0
+        for piece in unit:
+            row = piece.first_row
+            for batch in self.source.batches(piece):
+                stop = row + batch.num_rows
+                try:
+                    self._add(sketch, batch, _first_id(piece) + row)
+                except (TypeError, ValueError) as error:
+                    kind = ValueError if isinstance(error, ValueError) else TypeError
+                    raise kind(f"{error} (In '{piece.name}', rows {row} to {stop - 1}.)") from None
+                rows += batch.num_rows
+                row = stop
+                yield rows, None
+        yield rows, sketch.to_bytes()
+
+    def messages(self, unit: Unit) -> Iterator[tuple[int, bytes | None] | Exception]:
+        """Yield the same for another process, and what goes wrong as a last message."""
+        try:
+            yield from self.work(unit)
+        except Exception as error:
+            # Others may have classes that only this process knows.
+            plain = type(error).__module__ == "builtins"
+            yield error if plain else RuntimeError(f"{type(error).__name__}: {error}")
+
+    def _add(self, sketch: HSICSketch, batch: pa.RecordBatch, first_id: int) -> None:
+        columns = self.columns
+        if self.source._allow_missing:
+            batch = drop_missing(batch)
+        if not batch.num_rows:
+            return
+        sketch.update(
+            _numbers(batch, columns.z),
+            batch.select(list(columns.s)),
+            None if columns.weights is None else batch.select([columns.weights]),
+            given=None if columns.given is None else batch.select([columns.given]),
+            ids=(
+                _consecutive(first_id, batch.num_rows)
+                if columns.ids is None
+                else batch.column(columns.ids).to_numpy(zero_copy_only=False)
+            ),
+        )
+
+
+def _numbers(batch: pa.RecordBatch, names: Sequence[str]) -> Any:
+    """Return columns as one array, a quarter of what the door takes for columns one by one."""
+    if not {str(batch.schema.field(name).type) for name in names} <= _NUMBERS:
+        return batch.select(list(names))  # for the door to take or to refuse
+    arrays = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
+    matrix = np.empty((batch.num_rows, len(arrays)), np.result_type(*arrays))
+    for j, array in enumerate(arrays):
+        matrix[:, j] = array
+    return matrix
+
+
+def _first_id(piece: Piece) -> int:
+    """Return an id for row 0 of a file that no other file comes near, however its pieces were cut."""
+    file = piece.name.rpartition("[")[0] if piece.row_groups else piece.name
+    return int.from_bytes(hashlib.blake2b(file.encode(), digest_size=8).digest())
+
+
+def _consecutive(first: int, count: int) -> NDArray[np.int64]:
+    return (np.arange(count, dtype=np.uint64) + np.uint64(first % 2**64)).view(np.int64)
+
+
+def named(unit: Unit) -> str:
+    """Return the pieces of a unit for a message."""
+    return f"'{unit[0].name}'" + (f" and {len(unit) - 1} more" if len(unit) > 1 else "")
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch work in one thread: sums in several may differ in the last bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
