@@ -90,15 +90,25 @@ class ClassifierWithS(FRHSICClassifier):
     def fit(self, X, y=None, sample_weight=None):
         return super().fit(X, y, sample_weight=sample_weight, sensitive_features=some_s(X))
 
+    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
+        s = some_s(X)
+        return super().partial_fit(X, y, classes=classes, sample_weight=sample_weight, sensitive_features=s)
+
 
 class RegressorWithS(FRHSICRegressor):
     def fit(self, X, y=None, sample_weight=None):
         return super().fit(X, y, sample_weight=sample_weight, sensitive_features=some_s(X))
 
+    def partial_fit(self, X, y=None, sample_weight=None):
+        return super().partial_fit(X, y, sample_weight=sample_weight, sensitive_features=some_s(X))
+
 
 class EncoderWithS(FRHSICEncoder):
     def fit(self, X, y=None, sample_weight=None):
         return super().fit(X, y, sample_weight=sample_weight, sensitive_features=some_s(X))
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        return super().partial_fit(X, y, sample_weight=sample_weight, sensitive_features=some_s(X))
 
 
 def some_s(X):

@@ -252,7 +252,13 @@ def test_a_file_of_an_older_version_says_what_to_do(models, path):
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in dependence.__all__ if n not in ("Dependence", "MutualInformation")]
+    "name",
+    [
+        name
+        for name in dependence.__all__
+        if issubclass(getattr(dependence, name), dependence.Dependence)
+        and name not in ("Dependence", "MutualInformation")
+    ],
 )
 def test_every_measure_survives(models, name, path):
     measure = getattr(dependence, name)()

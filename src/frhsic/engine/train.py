@@ -303,6 +303,92 @@ def run_all(
         return run.run()
 
 
+class Passes:
+    """Training in parts: each call is one pass over other rows, and net, optimizer and scales stay.
+
+    For rows that do not fit in memory, or keep coming.
+
+    Parameters
+    ----------
+    net, loss, lam, penalty, batch_size, learning_rate, training, generator
+        As for :func:`train`, at a constant learning rate and without a checkpoint.
+    rows : Rows
+        The scales of S are fixed on these; they are not trained on, nor kept.
+
+    Examples
+    --------
+    >>> from frhsic.engine.nets import make_net, squared_error
+    >>> g = torch.Generator().manual_seed(0)
+    >>> x = torch.randn(100, 2, generator=g)
+    >>> passes = Passes(make_net(2, 1, generator=g), squared_error, Rows(x, x[:, 0]), generator=g)
+    >>> [passes.over(Rows(part, part[:, 0])).epoch for part in x.split(50)]
+    [0, 1]
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        loss: Loss,
+        rows: Rows,
+        *,
+        lam: float = 0.0,
+        penalty: Penalty | PenaltySum | None = None,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        training: Training | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        training = training or Training()
+        if training.schedule == "cosine" or training.checkpoint is not None:
+            raise ValueError(
+                "'training' must have a constant rate and no checkpoint where rows come in parts, whose end "
+                f"is not known. Got {training!r}. Leave out 'schedule' and 'checkpoint'; save the model."
+            )
+        with own_randomness(generator, rows.x.device):
+            self._run = _Run(
+                net,
+                loss,
+                rows,
+                [lam],
+                None,
+                penalty if lam > 0 else None,
+                1,
+                batch_size,
+                learning_rate,
+                training,
+                generator,
+                None,
+            )
+        self._run.rows = rows[torch.arange(0)]
+        self._count = 0
+
+    @property
+    def net(self) -> Net:
+        """The net as it is now."""
+        assert isinstance(self._run.net, Net)  # noqa: S101
+        return self._run.net
+
+    @property
+    def penalty(self) -> PenaltySum | None:
+        """The penalty with its scales."""
+        return self._run.penalty
+
+    def over(self, rows: Rows) -> Record:
+        """Train on these rows once, in minibatches, and return what happened."""
+        run = self._run
+        run.rows = rows
+        steps = len(run._batches(None))
+        with own_randomness(run.generator, rows.x.device), Progress("training", steps) as bar:
+            torch.manual_seed(int(torch.randint(2**62, (1,), generator=run.generator)))
+            record = run._epoch(self._count, bar)[0]
+        if self._count == 0:
+            run._tell_skipped(record, steps)
+        run.rows = rows[torch.arange(0)]
+        run.net.eval()
+        self._count += 1
+        return record
+
+
 @contextlib.contextmanager
 def own_randomness(generator: torch.Generator, device: torch.device) -> Iterator[None]:
     """Let the caller's modules draw from a seed of the generator, and leave the global state as it was."""

@@ -9,7 +9,7 @@ import numbers
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar
 
 import narwhals as nw
@@ -31,7 +31,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from frhsic.data import Sensitive, levels, to_generator, to_matrix, to_sensitive, to_vector, to_weights
+from frhsic.data import Label, Sensitive, levels, to_generator, to_matrix, to_sensitive, to_vector, to_weights
 from frhsic.dependence import HSIC
 from frhsic.dependence._centering import Estimator
 from frhsic.engine.nets import (
@@ -45,7 +45,7 @@ from frhsic.engine.nets import (
     squared_error,
 )
 from frhsic.engine.path import check_strengths, train_path
-from frhsic.engine.train import MIN_BATCH, Rows, Trained, Training, own_randomness, train
+from frhsic.engine.train import MIN_BATCH, Passes, Record, Rows, Trained, Training, own_randomness, train
 from frhsic.estimators._scaling import Rule, Scaling, fit_sensitive
 from frhsic.kernels import Gaussian
 from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty
@@ -116,6 +116,18 @@ class _Task:
     device: torch.device
 
 
+@dataclass(eq=False)
+class _Stream:
+    """What ``partial_fit`` goes on with: a task without its rows, its scales, the training, and what came."""
+
+    task: _Task
+    scaling: _Scalings
+    passes: Passes
+    parameters: dict[str, Any]
+    labels: dict[str, list[Label]] = field(default_factory=dict)  # of categories of S, in the order of codes
+    records: list[Record] = field(default_factory=list)
+
+
 class _Call(TypedDict):
     """What every kind of training is called with."""
 
@@ -135,6 +147,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     # Pipelines and searches with metadata routing pass these on without being asked.
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "sample_weight": True}
+    __metadata_request__partial_fit: ClassVar = {"sensitive_features": True, "sample_weight": True}
     __metadata_request__score: ClassVar = {"sample_weight": True}
 
     def __init__(
@@ -254,7 +267,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             return f"lam = {self.lam:g}"
         return f"budget = {BUDGET if self.budget is None else self.budget:g}"
 
-    def _read_sensitive(self, sensitive_features: Any, n: int) -> Sensitive | None:
+    def _read_sensitive(self, sensitive_features: Any, n: int, later: bool) -> Sensitive | None:
         if self._penalised and n < MIN_BATCH:
             raise ValueError(
                 f"'X' must have at least {MIN_BATCH} rows for {self._strength}. "
@@ -268,7 +281,8 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 )
             return sensitive_features
         if sensitive_features is not None:
-            s = to_sensitive(sensitive_features, n_rows=n, min_rows=1, allow_constant=not self._penalised)
+            constant = later or not self._penalised
+            s = to_sensitive(sensitive_features, n_rows=n, min_rows=1, allow_constant=constant)
             if self._penalised:
                 _refuse_many_categories(s)
             return s
@@ -281,8 +295,10 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         )
 
     @abstractmethod
-    def _problem(self, x: Tensor, y: Any, sample_weight: Any) -> _Problem:
-        """Return the target, the loss and the layers of the head."""
+    def _problem(
+        self, x: Tensor, y: Any, sample_weight: Any, classes: NDArray[Any] | None = None
+    ) -> _Problem:
+        """Return the target, the loss and the layers of the head; ``classes`` are those of all parts."""
 
     def _fit(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> Self:
         """Train one net at the strength that was asked for, and keep what was learned."""
@@ -297,12 +313,89 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             else:
                 done = train(net, **self._call(task, scaling), lam=float(self.lam))
         self._keep(task, scaling, done)
+        self.__dict__.pop("_stream", None)
         return self
 
-    def _task(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> _Task:
+    def _partial_fit(
+        self, X: Any, y: Any, classes: NDArray[Any] | None, sensitive_features: Any, sample_weight: Any
+    ) -> Self:
+        """Train on the rows of one part, once, and keep what was learned."""
+        self._check_parameters()
+        self._check_parts()
+        if "encoder_" in vars(self):
+            validate_data(self, X, skip_check_array=True, reset=False)
+        now = self.get_params(deep=False)
+        stream: _Stream | None = vars(self).get("_stream")
+        if stream is None or any(_differs(now[name], old) for name, old in stream.parameters.items()):
+            stream, rows = self._new_stream(X, y, classes, sensitive_features, sample_weight)
+        else:
+            x = _read(X)
+            problem = self._problem(x, y, sample_weight, classes)
+            refuse_other_order(X, sensitive_features)
+            rows = self._rows(x, problem, sensitive_features, sample_weight, later=True)
+        if stream.task.rows.s is not None and (self._penalised or rows.s is not None):
+            rows = replace(rows, s=_recoded(rows.s, stream.task.rows.s, stream.labels))
+        # Lost if training fails in the middle: the next part then goes on from the weights before this one.
+        self.__dict__.pop("_stream", None)
+        scaled = stream.scaling.apply(rows).to(stream.task.device, torch.float32)
+        stream.records.append(stream.passes.over(scaled))
+        net = copy.deepcopy(stream.passes.net)
+        history = tuple(stream.records)
+        done = Trained(net, history, stream.passes.penalty, len(history) - 1)
+        self._keep(stream.task, stream.scaling, done)
+        self._stream = stream
+        return self
+
+    def _new_stream(
+        self, X: Any, y: Any, classes: NDArray[Any] | None, sensitive_features: Any, sample_weight: Any
+    ) -> tuple[_Stream, Rows]:
+        task = self._task(X, y, sensitive_features, sample_weight, classes)
+        penalty = task.penalty
+        if classes is not None:
+            penalty = _of_each_class(penalty, len(classes))
+        with own_randomness(task.generator, task.device):
+            net, scaling = self._start(task, again="encoder_" in vars(self))
+        passes = Passes(
+            net,
+            task.problem.loss,
+            scaling.apply(task.rows).to(task.device, torch.float32),
+            lam=float(self.lam or 0.0),
+            penalty=penalty,
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
+            training=task.training,
+            generator=task.generator,
+        )
+        one = torch.arange(1)
+        problem = replace(task.problem, labels=None, class_weights=None)
+        problem = replace(problem, y=None if problem.y is None else problem.y[one])
+        kept = replace(task, rows=task.rows[one], problem=problem, penalty=penalty)
+        return _Stream(kept, scaling, passes, self.get_params(deep=False)), task.rows
+
+    def _check_parts(self) -> None:
+        """Refuse what needs all rows at once."""
+        if self.lam is None:
+            raise ValueError(
+                "'lam' must be given for partial_fit: a budget is a share of what an unconstrained model has "
+                f"on all rows. Got {self._strength}. Choose lam by a fit on some of the rows."
+            )
+        if self.early_stopping:
+            raise ValueError(
+                "'early_stopping' must be False for partial_fit, which sets no rows aside. Got True. "
+                "Judge the model on other rows between calls."
+            )
+
+    def _task(
+        self,
+        X: Any,
+        y: Any,
+        sensitive_features: Any,
+        sample_weight: Any,
+        classes: NDArray[Any] | None = None,
+    ) -> _Task:
         """Let everything through the door, and set rows aside."""
         x = _read(X)
-        problem = self._problem(x, y, sample_weight)
+        problem = self._problem(x, y, sample_weight, classes)
         refuse_other_order(X, sensitive_features)
         # The names of columns are read apart: a fit that fails must leave what an earlier one learned.
         columns = BaseEstimator()
@@ -323,10 +416,10 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         device = torch.device(self.device)
         return _Task(problem, columns, rows, validation, penalty, generator, training, device)
 
-    def _start(self, task: _Task) -> tuple[Net, _Scalings]:
+    def _start(self, task: _Task, *, again: bool = False) -> tuple[Net, _Scalings]:
         """Return the net to begin with and the scales that it sees rows through."""
         inputs = task.rows.x.shape[1]
-        if self.warm_start and "encoder_" in vars(self):
+        if again or (self.warm_start and "encoder_" in vars(self)):
             self._check_again(inputs, task.problem)
             net, scaling = self._net_again(), self._scalings_again(task.rows, task.training.scaling)
         else:
@@ -391,16 +484,25 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if problem.classes is not None and problem.y is not None:
             self.classes_ = problem.classes
 
-    def _rows(self, x: Tensor, problem: _Problem, sensitive_features: Any, sample_weight: Any) -> Rows:
+    def _rows(
+        self,
+        x: Tensor,
+        problem: _Problem,
+        sensitive_features: Any,
+        sample_weight: Any,
+        *,
+        later: bool = False,
+    ) -> Rows:
+        """Return the rows; S may be constant in a later part of them."""
         n = len(x)
-        s = self._read_sensitive(sensitive_features, n)
+        s = self._read_sensitive(sensitive_features, n, later)
         weights = to_weights(sample_weight, n_rows=n)
         y = x if problem.y is None else problem.y
         rows = Rows(x, y, s, weights, problem.class_weights, problem.labels)
         if weights is not None and bool((weights == 0).any()):
             rows = rows[(weights > 0).nonzero().squeeze(-1)]  # such rows are not there
             varies = rows.s is None or bool((rows.s.values != rows.s.values[0]).any(dim=0).all())
-            if self._penalised and not varies:
+            if self._penalised and not varies and not later:
                 raise ValueError(
                     "'sensitive_features' must vary among the rows of positive weight. Got a single value. "
                     "Give weight to rows in which it differs."
@@ -604,8 +706,52 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
         """
         return self._fit(X, y, sensitive_features, sample_weight)
 
-    def _problem(self, x: Tensor, y: Any, sample_weight: Any) -> _Problem:
-        classes, codes = _classes(self, y, len(x))
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        classes: Any = None,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Go on training with other rows: one pass over them, in minibatches.
+
+        Scales of X and S are those of the first call, so that its rows should be like all others, thousands
+        of them, and those of any call in random order (:func:`frhsic.sources.shuffled`). Needs ``lam``;
+        ``epochs`` is not read. ``history_`` has a record for each call.
+
+        Parameters
+        ----------
+        X, y, sensitive_features
+            As for ``fit``.
+        classes : array of shape (k,), optional
+            All classes that y will ever have. Must be passed to the first call.
+        sample_weight : array of shape (n,), optional
+            Compared between rows of one call.
+
+        Examples
+        --------
+        >>> from frhsic.datasets import make_u_shaped
+        >>> task, model = make_u_shaped(500, random_state=0), FRHSICClassifier(lam=5.0, random_state=0)
+        >>> for rows in np.split(np.arange(500), 2):
+        ...     model = model.partial_fit(task.data[rows], task.target[rows], classes=[0, 1],
+        ...                               sensitive_features=task.sensitive_features[rows])
+        >>> model.n_iter_
+        2
+        """
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                "'class_weight' must be None or a dict for partial_fit: shares of classes are known once all "
+                f"rows are. Got {self.class_weight!r}. Pass the weights."
+            )
+        known = _known_classes(classes, vars(self).get("classes_"))
+        return self._partial_fit(X, y, known, sensitive_features, sample_weight)
+
+    def _problem(
+        self, x: Tensor, y: Any, sample_weight: Any, classes: NDArray[Any] | None = None
+    ) -> _Problem:
+        classes, codes = _classes(self, y, len(x), classes)
         if len(classes) < 2:
             raise ValueError(
                 "'y' must have at least two classes. Got only 1 class. Pass rows of another class."
@@ -676,7 +822,27 @@ warm_start, training
         """
         return self._fit(X, y, sensitive_features, sample_weight)
 
-    def _problem(self, x: Tensor, y: Any, sample_weight: Any) -> _Problem:  # noqa: ARG002
+    def partial_fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Go on training with other rows, as :meth:`FRHSICClassifier.partial_fit` does.
+
+        The scale of y, too, is that of the first call.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, sample_weight
+            As for ``fit``.
+        """
+        return self._partial_fit(X, y, None, sensitive_features, sample_weight)
+
+    def _problem(
+        self,
+        x: Tensor,
+        y: Any,
+        sample_weight: Any,  # noqa: ARG002
+        classes: NDArray[Any] | None = None,  # noqa: ARG002
+    ) -> _Problem:
         return _Problem(to_vector(_column(self, y), n_rows=len(x)), squared_error, 1)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -726,10 +892,40 @@ warm_start, training
         """
         return self._fit(X, y, sensitive_features, sample_weight)
 
-    def _problem(self, x: Tensor, y: Any, sample_weight: Any) -> _Problem:  # noqa: ARG002
-        labels = classes = None
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        classes: Any = None,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Go on training with other rows, as :meth:`FRHSICClassifier.partial_fit` does.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, sample_weight
+            As for ``fit``.
+        classes : array of shape (k,), optional
+            All classes that y will ever have, where the penalty is given levels of y.
+        """
+        known = None
         if self.penalty is not None and self.penalty.needs_y:
-            classes, codes = _classes(self, y, len(x))
+            stream: _Stream | None = vars(self).get("_stream")
+            known = _known_classes(classes, None if stream is None else stream.task.problem.classes)
+        return self._partial_fit(X, y, known, sensitive_features, sample_weight)
+
+    def _problem(
+        self,
+        x: Tensor,
+        y: Any,
+        sample_weight: Any,  # noqa: ARG002
+        classes: NDArray[Any] | None = None,
+    ) -> _Problem:
+        labels = None
+        if self.penalty is not None and self.penalty.needs_y:
+            classes, codes = _classes(self, y, len(x), classes)
             labels = torch.from_numpy(codes)
         widths = () if isinstance(self.encoder, nn.Module) else tuple(self.encoder)
         return _Problem(None, squared_error, x.shape[1], widths[-2::-1], labels, classes)
@@ -932,8 +1128,27 @@ def _column(estimator: object, y: Any) -> NDArray[Any]:
     return column_or_1d(y, warn=True)
 
 
-def _classes(estimator: object, y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the sorted classes and the code of each row."""
+def _known_classes(classes: Any, before: NDArray[Any] | None) -> NDArray[Any]:
+    """Return the classes of a model that learns from parts, of which any may lack some."""
+    if classes is None and before is None:
+        raise ValueError(
+            "'classes' must be passed on the first call to partial_fit, whose rows need not have them all. "
+            "Got None. Pass all classes that y will ever have: classes=[0, 1]."
+        )
+    if classes is None or before is None:
+        return np.unique(column_or_1d(before if classes is None else classes))
+    if np.unique(column_or_1d(classes)).tolist() != before.tolist():
+        raise ValueError(
+            f"'classes' must be those of the first call to partial_fit, {before.tolist()[:5]}. Got others. "
+            "Leave 'classes' out, or begin with a new model."
+        )
+    return before
+
+
+def _classes(
+    estimator: object, y: Any, n: int, known: NDArray[Any] | None = None
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the sorted classes, or those that are known, and the code of each row."""
     column = _column(estimator, y)
     if len(column) != n:
         raise ValueError(
@@ -952,7 +1167,59 @@ def _classes(estimator: object, y: Any, n: int) -> tuple[NDArray[Any], NDArray[n
             "Pass labels, or use a regressor."
         ) from None
     classes, codes = np.unique(column, return_inverse=True)
-    return classes, codes.astype(np.int64)
+    if known is None:
+        return classes, codes.astype(np.int64)
+    code = {label: j for j, label in enumerate(known.tolist())}
+    unknown = [label for label in classes.tolist() if label not in code]
+    if unknown:
+        raise ValueError(
+            f"'y' must hold known classes, {known.tolist()[:5]}. Got {unknown[:5]}. "
+            "Name all classes in the first call to partial_fit."
+        )
+    places = np.array([code[label] for label in classes.tolist()], dtype=np.int64)
+    return known, places[codes]
+
+
+def _of_each_class(penalty: Penalty | PenaltySum, count: int) -> PenaltySum:
+    """Return the penalty with a term for each class where it is given all of them: a part may lack some."""
+    every = {"y": [float(code) for code in range(count)]}
+    pairs = penalty._pairs()
+    terms = [
+        Penalty(
+            term.dependence,
+            on=term.on,
+            given=every if term.given == "y" else term.given,
+            columns=term.columns,
+        )
+        for _, term in pairs
+    ]
+    return PenaltySum(terms, [factor for factor, _ in pairs])
+
+
+def _recoded(s: Sensitive | None, first: Sensitive, labels: dict[str, list[Label]]) -> Sensitive:
+    """Return S of a part with a code for each label that is the same in all parts."""
+    if s is None or s.names != first.names or s.kinds != first.kinds:
+        got = "none" if s is None else ", ".join(map("{} ({})".format, s.names, s.kinds))
+        raise ValueError(
+            "'sensitive_features' must have the columns of the first call, "
+            f"{', '.join(map('{} ({})'.format, first.names, first.kinds))}. Got {got}. "
+            "Pass the same columns; to_sensitive(s, kinds=...) says what they are."
+        )
+    values = s.values.clone()
+    for j, (name, own) in enumerate(zip(s.names, s.categories or (None,) * len(s.names), strict=True)):
+        if own is not None:
+            known = labels.setdefault(name, [])
+            known += [label for label in own if label not in known]
+            codes = torch.tensor([known.index(label) for label in own], dtype=values.dtype)
+            values[:, j] = codes[values[:, j].long()]
+    categories = tuple(tuple(labels[name]) if name in labels else None for name in s.names)
+    return Sensitive(values, s.names, s.kinds, categories)
+
+
+def _differs(now: object, before: object) -> bool:
+    """Tell whether a parameter was set anew; modules and generators are themselves only."""
+    plain = (numbers.Number, str, tuple, list, dict, Training, torch.device)
+    return now is not before and not (isinstance(now, plain) and now == before)
 
 
 def _class_weights(
