@@ -14,16 +14,23 @@ from benchmarks import (
     collapse,
     convergence,
     coverage,
+    distributed,
+    faults,
     heads,
     highdim,
     micro,
+    national,
     opportunity,
     path,
     peers,
+    postgres,
     rounding,
     runtime,
+    scale,
     selection,
     several,
+    sketch,
+    streaming,
     sweep,
     synthetic,
 )
@@ -63,7 +70,24 @@ SHOWN = {
 }
 OTHERS = {
     module.__name__.rpartition(".")[2]: _of(module)
-    for module in (micro, adult, collapse, calibration, coverage, peers, budgets, path, baselines)
+    for module in (
+        micro,
+        adult,
+        collapse,
+        calibration,
+        coverage,
+        peers,
+        budgets,
+        path,
+        baselines,
+        postgres,
+        sketch,
+        scale,
+        faults,
+        national,
+        distributed,
+        streaming,
+    )
 }
 
 

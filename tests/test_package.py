@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import frhsic
+from frhsic.sources import write_table
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -59,7 +60,10 @@ def test_example_runs(path, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_code_of_the_readme_runs_as_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # it saves a model
+    monkeypatch.chdir(tmp_path)  # it saves a model, and reads files
+    (tmp_path / "scores").mkdir()
+    ages = [18 + i % 72 for i in range(600)]
+    write_table({"age": ages, "score": [(age - 54.0) ** 2 for age in ages]}, "scores/1.parquet")
     text = (ROOT / "README.md").read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert len(blocks) >= 3

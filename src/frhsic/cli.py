@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from frhsic.auditing import Attribute, Audit
     from frhsic.selection import Point
+    from frhsic.sources import Source
 
 _MEASURES = ("gdp", "normalized_hsic", "hsic", "distance_correlation", "kernel_hgr")
 _TITLES = dict(
@@ -48,6 +49,10 @@ _RULES = ("within", "lowest", "knee", "not-rejected", "equivalent")
 _PICTURES = (".png", ".svg", ".pdf")
 _FEWEST = 52  # rows to choose on: fewer cannot be whitened in a representation of 50 columns
 _CHUNK = 65_536  # rows that a prediction holds at a time
+_IN_MEMORY = 500_000  # rows that an audit reads as they are; more are sketched
+_IN_MEMORY_BYTES = 256 << 20  # the same for a CSV file, which does not say how many rows it has
+_MANY = 20_000_000  # rows from which on a sketch is worth all cores
+_ENGINES = ("auto", "local", "pool", "ray")
 _LONGEST = 60  # characters of a name on the screen
 _MOST_LABELS = 100
 
@@ -111,7 +116,16 @@ _DropMissing = Annotated[
 
 @app.command()
 def audit(
-    file: _File,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A CSV, Parquet or Arrow file; a folder, a quoted pattern ('scores/*.parquet') or URL of "
+            "such files; or, with --query, a PostgreSQL database: its URL, or the name of an environment "
+            "variable that holds it.",
+            show_default=False,
+        ),
+    ],
     score: Annotated[
         list[str],
         typer.Option("--score", metavar="COL", help="The score; several columns are a representation."),
@@ -147,10 +161,30 @@ def audit(
         ),
     ] = None,
     drop_missing: _DropMissing = False,
+    query: Annotated[
+        str | None, typer.Option("--query", metavar="SELECT", help="What to read from a database.")
+    ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            metavar="ENGINE",
+            help=f"auto: rows as they are, above {_IN_MEMORY:,} by a sketch, above {_MANY:,} on all cores. "
+            "local, pool, ray: a sketch by this process, on all cores, or on a Ray cluster (RAY_ADDRESS).",
+        ),
+    ] = "auto",
+    partials: Annotated[
+        Path | None,
+        typer.Option(
+            "--partials", metavar="DIR", help="Keep what is done of a sketch, to go on after a stop."
+        ),
+    ] = None,
 ) -> None:
     """Say how much a score depends on sensitive columns, how sure that is, and what chance alone gives.
 
     A small dependence is small under these measures and on these rows; it is no verdict about the model.
+    Tables too large for memory are read once for each sensitive column and once for all of them, and
+    sketched; the report says what then comes from a sample of 5,000 rows.
 
     \b
     Examples:
@@ -158,6 +192,8 @@ def audit(
       frhsic audit scores.csv --score score --sensitive age --sensitive sex --label income --held-out
       frhsic audit scores.csv --score score --sensitive age --report audit.html --json audit.json
       frhsic audit scores.csv --score score --sensitive age --fail-above gdp=0.5
+      frhsic audit 'scores/*.parquet' --score score --sensitive age --report audit.html
+      frhsic audit BANK_DATABASE --query "SELECT score, age FROM scores" --score score --sensitive age
     """  # noqa: D301
     limits = _limits(fail_above or [], several=len(set(score)) > 1)
     kinds = _kinds(kind or [], sensitive)
@@ -165,35 +201,121 @@ def audit(
         raise Refusal(f"--level must lie between 0 and 1. Got {level:g}. Pass 0.95, say.")
     if positive is not None and label is None:
         raise Refusal("--positive must come with --label. Got no outcome. Name its column with --label.")
-    _check_outputs({"--report": report, "--json": as_json}, file)
-    table = _columns(file, {"--score": score, "--sensitive": sensitive, "--label": label, "--weight": weight})
-    if drop_missing:
-        table = _without_missing(table, table.column_names)
+    _check_outputs({"--report": report, "--json": as_json}, Path(file))
+    if engine not in _ENGINES:
+        raise Refusal(f"--engine must be one of {', '.join(_ENGINES)}. Got {_quoted(engine)}. Leave it out.")
+    options = {"--score": score, "--sensitive": sensitive, "--label": label, "--weight": weight}
+    source = _large(file, query, engine, options, drop_missing=drop_missing)
     with _busy("Loading"):
         from frhsic.auditing import audit as run_audit
+        from frhsic.auditing import audit_source
     _on_one_thread()
-    with _told():
-        found = run_audit(
-            table.select(list(dict.fromkeys(score))),
-            sensitive_features=table.select(list(dict.fromkeys(sensitive))),
-            y_true=None if label is None else table.column(label),
-            sample_weight=None if weight is None else table.column(weight),
-            kinds=kinds,
-            level=level,
-            random_state=seed,
-            trained_on=trained_on,
-            positive_label=_positive(positive, table, label),
-        )
+    if source is None:
+        if partials is not None:
+            raise Refusal(
+                "--partials must come with a sketch. Got rows that are read as they are. "
+                "Leave it out, or add --engine local."
+            )
+        table = _columns(Path(file), options)
+        if drop_missing:
+            table = _without_missing(table, table.column_names)
+        with _told():
+            found = run_audit(
+                table.select(list(dict.fromkeys(score))),
+                sensitive_features=table.select(list(dict.fromkeys(sensitive))),
+                y_true=None if label is None else table.column(label),
+                sample_weight=None if weight is None else table.column(weight),
+                kinds=kinds,
+                level=level,
+                random_state=seed,
+                trained_on=trained_on,
+                positive_label=_positive(positive, table, label),
+            )
+    else:
+        if kinds is not None:
+            raise Refusal(
+                "--kind must be left out where rows are sketched. Got one. Write the column as text to make "
+                "it categorical."
+            )
+        with _told(), _watched() as watch:
+            found = audit_source(
+                source,
+                scores_or_Z=score,
+                sensitive_features=sensitive,
+                y_true=label,
+                sample_weight=weight,
+                level=level,
+                random_state=seed,
+                trained_on=trained_on,
+                positive_label=_positive(positive, source.sample(), label),
+                engine=_engine(engine, source),
+                partials=partials,
+                progress=watch,
+            )
+        _say(next(note for note in found.notes if note.startswith("Of a sketch")), error=True)
     if report is not None:
         with _busy("Drawing the report"):
-            _write_report(found, report, file)
+            _write_report(found, report, _named_source(file))
     if as_json is not None:
         _write_json(found.to_dict(), as_json)
-    _show_audit(found, file, score)
+    _show_audit(found, _named_source(file), score)
     for path in (report, as_json):
         if path is not None:
             _say(f"Wrote {path}.")
     raise typer.Exit(_gate(found, limits))
+
+
+def _large(
+    file: str, query: str | None, engine: str, options: dict[str, Any], *, drop_missing: bool
+) -> Source | None:
+    """Return the rows as a source where they are to be sketched; None where they can be read as they are."""
+    from frhsic.sources import column_names, open_source, open_sql
+
+    if query is not None:
+        with _busy("Asking the database"):
+            source = open_sql(file, query, allow_missing=drop_missing)
+        _named_columns(list(source.columns), options)
+        return source
+    path = Path(file)
+    if path.is_file():
+        _named_columns(column_names(path), options)
+    wanted = [
+        name for given in options.values() for name in ([given] if isinstance(given, str) else given or [])
+    ]
+    with _busy(f"Looking at {_short(_named_source(file))}"):
+        source = open_source(file, columns=wanted, allow_missing=drop_missing)
+    small = source.rows is not None and source.rows <= _IN_MEMORY
+    if path.is_file() and source.rows is None:
+        small = path.stat().st_size <= _IN_MEMORY_BYTES
+    return None if engine == "auto" and path.is_file() and small else source
+
+
+def _engine(name: str, source: Source) -> Any:
+    from frhsic.distributed.runners import Local, Pool, Ray
+
+    if name == "auto":
+        files = all(piece.path for piece in source.pieces)
+        many = source.rows is None or source.rows >= _MANY
+        name = "pool" if files and many and len(source.pieces) > 1 else "local"
+    return {"local": Local, "pool": Pool, "ray": Ray}[name]()
+
+
+def _named_source(file: str) -> str:
+    """Return what is audited as it may be shown: of a URL neither user, password nor query."""
+    from frhsic.sources._stores import shown
+
+    return shown(file)
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[Any]:
+    """Show in a terminal how far a sketch is."""
+    console = _err()
+    if not console.is_terminal:
+        yield None
+        return
+    with console.status(Text("Reading ...")) as status:
+        yield lambda names, state: status.update(Text(_clean(f"{names}: {state}")))
 
 
 def _limits(given: Sequence[str], *, several: bool) -> dict[str, float]:
@@ -274,11 +396,11 @@ def _positive(text: str | None, table: pa.Table, label: str | None) -> Any:
     )
 
 
-def _write_report(found: Audit, path: Path, source: Path) -> None:
+def _write_report(found: Audit, path: Path, source: str) -> None:
     from frhsic.report import write_report
 
-    command = shlex.join(["frhsic", *_ARGUMENTS])
-    write_report(found, path, command=command, source=str(source))
+    command = shlex.join(["frhsic", *map(_named_source, _ARGUMENTS)])
+    write_report(found, path, command=command, source=source)
 
 
 def _write_bytes(content: bytes, path: Path) -> None:
@@ -294,9 +416,9 @@ def _write_json(found: dict[str, Any], path: Path) -> None:
     _write_bytes(text.encode() + b"\n", path)
 
 
-def _show_audit(found: Audit, file: Path, score: Sequence[str]) -> None:
+def _show_audit(found: Audit, source: str, score: Sequence[str]) -> None:
     what = f"score {_quoted(score[0])}" if found.subject == "score" else f"{found.width} columns"
-    _say(f"Audit of {what} in {_short(file.name)}: {found.n:,} rows.", style="bold")
+    _say(f"Audit of {what} in {_short(Path(source).name)}: {found.n:,} rows.", style="bold")
     summary = str(found)
     for name in {name for one in found.attributes for name in one.names}:
         summary = summary.replace(name, _short(name)) if len(name) > _LONGEST else summary
@@ -1299,19 +1421,11 @@ def _flat(bunch: Any) -> dict[str, Any]:
 def _columns(file: Path, options: dict[str, Any], *, every: bool = False) -> pa.Table:
     """Read the columns that options name, or all; say which option names one that is not there."""
     from frhsic.sources import column_names, read_table
-    from frhsic.sources._files import absent_columns
 
-    names = column_names(file)
-    wanted: list[str] = []
-    for option, given in options.items():
-        asked = [given] if isinstance(given, str) else list(given or [])
-        absent = [name for name in asked if name not in names]
-        if absent:
-            raise Refusal(absent_columns("option", absent, names).replace("'option'", option, 1))
-        wanted += asked
+    wanted = _named_columns(column_names(file), options)
     uses: dict[str, str] = {}
     for option, given in options.items():
-        for name in [given] if isinstance(given, str) else given or []:
+        for name in _asked(given):
             if {option, uses.setdefault(name, option)} == {"--target", "--sensitive"}:
                 raise Refusal(
                     f"--target and --sensitive must be different columns. Got {_quoted(name)} for both. "
@@ -1319,6 +1433,25 @@ def _columns(file: Path, options: dict[str, Any], *, every: bool = False) -> pa.
                 )
     with _busy(f"Reading {_short(file.name)}"):
         return read_table(file, columns=None if every else wanted)
+
+
+def _asked(given: str | Sequence[str] | None) -> list[str]:
+    """Return the columns that an option names."""
+    return [given] if isinstance(given, str) else list(given or [])
+
+
+def _named_columns(names: list[str], options: dict[str, Any]) -> list[str]:
+    """Return the columns that options name; say which option names one that is not there."""
+    from frhsic.sources._files import absent_columns
+
+    wanted: list[str] = []
+    for option, given in options.items():
+        asked = _asked(given)
+        absent = [name for name in asked if name not in names]
+        if absent:
+            raise Refusal(absent_columns("option", absent, names).replace("'option'", option, 1))
+        wanted += asked
+    return wanted
 
 
 def _without_missing(table: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -1448,6 +1581,8 @@ def _share(x: float) -> str:
 
 def _cell(x: float) -> str:
     """Return a number with as many decimals as its neighbours in a table."""
+    if 0.0 < abs(x) < 5e-5:  # of many rows
+        return f"{x:.0e}"
     return f"{x:.4f}" if abs(x) < 100 else f"{x:.4g}"
 
 
@@ -1495,6 +1630,10 @@ _WORDS = {
     "'epochs'": "--epochs",
     "'X'": "FILE",
     "'path'": "FILE",
+    "'where'": "FILE",
+    "'database'": "FILE",
+    "'query'": "--query",
+    "'partials'": "--partials",
     "'columns'": "FILE",
     " (None, NaN, NaT or NA)": " empty or NaN",
     "Drop or fill these rows first.": "Fill these cells, or pass --drop-missing to leave such rows out.",

@@ -14,6 +14,7 @@ from frhsic.auditing._results import (
     Transfer,
 )
 from frhsic.auditing._schema import schema
+from frhsic.auditing._source import audit_source
 
 __all__ = [
     "SCHEMA",
@@ -27,5 +28,6 @@ __all__ = [
     "Representation",
     "Transfer",
     "audit",
+    "audit_source",
     "schema",
 ]

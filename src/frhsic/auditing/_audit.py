@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -10,42 +9,31 @@ from importlib.metadata import version
 import torch
 from torch import Tensor
 
-from frhsic.auditing._representation import represented
-from frhsic.auditing._results import Attribute, Audit, Column, Given, Measured, Outcome
-from frhsic.data import Label, Level, Sensitive, levels, to_generator, to_matrix, to_sensitive, to_weights
-from frhsic.dependence import GDP, HSIC, DistanceCovariance, KernelHGR
-from frhsic.engine._progress import Progress
-from frhsic.inference import (
-    Certificate,
-    Curve,
-    Interval,
-    TestResult,
-    certify,
-    conditional_curve,
-    confidence_interval,
-    holm,
-    independence_test,
-    localized_profile,
+from frhsic.auditing._parts import (
+    LABELS,
+    MIN_ROWS,
+    TELLING,
+    Asked,
+    certified,
+    cut,
+    kernel_hgr,
+    refuse_identifiers,
+    warn_of_training,
 )
-from frhsic.inference._permutation import random_orders
-
-# Fewer rows leave nothing for bandwidths, bounds and cross-fitting.
-MIN_ROWS = 50
-# Of kernel HGR, which takes the eigenvectors of two (n, n) matrices.
-_HGR_ROWS, _PERMUTATIONS = 1_000, 199
-# Of the certificate's heads.
-_CERTIFIED = 2_000
-# More labels in y than these are numbers, not groups.
-_LABELS = 10
-# A label of fewer rows could be a person: it is not told.
-_TELLING = 10
-_LONGEST = 80
+from frhsic.auditing._representation import represented
+from frhsic.auditing._results import Attribute, Audit, Column, Given, Outcome
+from frhsic.auditing._sketched import audit_sketches
+from frhsic.data import Label, Level, Sensitive, levels, to_generator, to_matrix, to_sensitive, to_weights
+from frhsic.dependence import HSIC, DistanceCovariance, HSICSketch
+from frhsic.engine._progress import Progress
+from frhsic.inference import holm, localized_profile
+from frhsic.inference._sketched import refuse_beside_a_sketch
 
 
 def audit(
     scores_or_Z: object,
     *,
-    sensitive_features: object,
+    sensitive_features: object = None,
     y_true: object = None,
     sample_weight: object = None,
     kinds: str | Mapping[str, str] | None = None,
@@ -62,11 +50,13 @@ def audit(
 
     Parameters
     ----------
-    scores_or_Z : array or frame of shape (n,) or (n, d)
+    scores_or_Z : array or frame of shape (n,) or (n, d), HSICSketch, or list of HSICSketch
         Scores, or a representation when there are several columns. Two columns that sum to one are taken as
-        those of ``predict_proba``: the second is the score.
+        those of ``predict_proba``: the second is the score. For rows that do not fit in memory a sketch of
+        each sensitive column and, if there are several, then one of all; ``given`` of a sketch is the
+        outcome. Sketches hold rows, outcome and weights, so that these are not passed.
     sensitive_features : array or frame of shape (n,) or (n, q)
-        Numbers are continuous, labels categorical; ``kinds`` overrides.
+        Numbers are continuous, labels categorical; ``kinds`` overrides. Needed unless sketches come.
     y_true : array of shape (n,), optional
         The outcome: adds dependence among the rows of each label (equal opportunity, equalized odds), the
         calibration of the score along s and, for a representation, fresh heads.
@@ -97,9 +87,25 @@ def audit(
     >>> audit(score, sensitive_features={"age": age}, random_state=0).attribute("age").test.pvalue
     0.001
     """
+    seed = int(torch.randint(2**31, (), generator=to_generator(random_state)))
+    if isinstance(random_state, int):
+        seed = random_state
+    sketches = [scores_or_Z] if isinstance(scores_or_Z, HSICSketch) else scores_or_Z
+    if isinstance(sketches, list | tuple) and any(isinstance(one, HSICSketch) for one in sketches):
+        refuse_beside_a_sketch(
+            sensitive_features=sensitive_features, y_true=y_true, sample_weight=sample_weight, kinds=kinds
+        )
+        return audit_sketches(
+            sketches,
+            level=level,
+            bandwidth_s=bandwidth_s,
+            seed=seed,
+            trained_on=trained_on,
+            positive_label=positive_label,
+        )
     z, notes = _subject(scores_or_Z)
     s = to_sensitive(sensitive_features, kinds=kinds, n_rows=len(z), rows_of="scores_or_Z")
-    _refuse_identifiers(s)
+    refuse_identifiers(s, len(s))
     w = to_weights(sample_weight, n_rows=len(z), rows_of="scores_or_Z")
     outcome = None if y_true is None else _Outcome.of(y_true, len(z), positive_label)
     if y_true is None and positive_label is not None:
@@ -108,19 +114,10 @@ def audit(
         )
     if w is not None and bool((w == w[0]).all()):
         w = None  # equal weights are none
-    seed = int(torch.randint(2**31, (), generator=to_generator(random_state)))
-    if isinstance(random_state, int):
-        seed = random_state
-    if trained_on:
-        notes = (
-            "These rows were used to train the model: on them its dependence may be smaller than on new "
-            "rows, and no p-value, interval or bound here holds for the population.",
-            *notes,
-        )
-        warnings.warn(notes[0] + " Audit rows that were held out.", stacklevel=2)
+    notes = (*warn_of_training(trained_on), *notes)
     parts = [s.columns([name]) for name in s.names]
     several = len(parts) > 1
-    asked = _Asked(z, w, level, bandwidth_s, seed)
+    asked = Asked(z, w, level, bandwidth_s, seed)
     with Progress("auditing", 8 * (len(parts) + several) + 2) as bar:
         found = [_attribute(asked, part, outcome, bar) for part in parts]
         adjusted = holm([one.test.pvalue for one in found])
@@ -137,7 +134,7 @@ def audit(
                 z, s, y, w, labels=labels, level=level, bandwidth_s=bandwidth_s, seed=seed
             )
         bar.advance()
-        certificate = None if w is not None else _certified(asked, s)
+        certificate = None if w is not None else certified(asked, s)
         bar.advance()
     if w is not None:
         notes += ("No certificate: its bounds are for rows of equal weight.",)
@@ -160,10 +157,6 @@ def audit(
     )
 
 
-def _certified(asked: _Asked, s: Sensitive) -> Certificate:
-    return certify(asked.z, s, delta=1.0 - asked.level, random_state=asked.seed, max_rows=_CERTIFIED)
-
-
 # ---- the door --------------------------------------------------------------------------------------------
 
 
@@ -184,54 +177,10 @@ def _subject(scores_or_Z: object) -> tuple[Tensor, tuple[str, ...]]:
     return z, ()
 
 
-def _refuse_identifiers(s: Sensitive) -> None:
-    labels = s.categories or (None,) * len(s.names)
-    for name, known in zip(s.names, labels, strict=True):
-        if known is not None and len(known) > max(2, len(s) // 10):
-            raise ValueError(
-                f"'sensitive_features' must have few labels in a categorical column. Got {len(known):,} in "
-                f"{len(s):,} rows of '{name[:_LONGEST]}', as an identifier has. Leave the column out, merge "
-                "labels, or pass numbers as numbers."
-            )
-
-
-class _Asked:
-    """What every part of an audit is called with."""
-
-    def __init__(self, z: Tensor, w: Tensor | None, level: float, bandwidth_s: float, seed: int) -> None:
-        self.z, self.w, self.level, self.bandwidth_s, self.seed = z, w, level, bandwidth_s, seed
-
-    def rows(self, rows: Tensor) -> _Asked:
-        w = None if self.w is None else self.w[rows]
-        return _Asked(self.z[rows], w, self.level, self.bandwidth_s, self.seed)
-
-    def test(self, s: Sensitive, given: object = None) -> TestResult:
-        return independence_test(self.z, s, given=given, random_state=self.seed, sample_weight=self.w)
-
-    def interval(self, s: Sensitive, measure: GDP | HSIC | DistanceCovariance) -> Interval:
-        return confidence_interval(
-            self.z, s, dependence=measure, level=self.level, random_state=self.seed, sample_weight=self.w
-        )
-
-    def gdp(self, s: Sensitive) -> Interval:
-        return self.interval(s, GDP(self.bandwidth_s))
-
-    def curve(self, s: Sensitive) -> Curve:
-        return conditional_curve(
-            self.z[:, 0],
-            s,
-            level=self.level,
-            bandwidth_s=self.bandwidth_s,
-            smooth=s.kinds == ("continuous",),
-            random_state=self.seed,
-            sample_weight=self.w,
-        )
-
-
 # ---- one attribute ---------------------------------------------------------------------------------------
 
 
-def _attribute(asked: _Asked, s: Sensitive, outcome: _Outcome | None, bar: Progress) -> Attribute:
+def _attribute(asked: Asked, s: Sensitive, outcome: _Outcome | None, bar: Progress) -> Attribute:
     one, score = len(s.names) == 1, asked.z.shape[1] == 1
     test = asked.test(s)
     bar.advance()
@@ -243,7 +192,7 @@ def _attribute(asked: _Asked, s: Sensitive, outcome: _Outcome | None, bar: Progr
     if len(set(s.kinds)) == 1:
         dcor = asked.interval(s, DistanceCovariance(normalized=True, root=True))
     bar.advance()
-    hgr = _kernel_hgr(asked, s)
+    hgr = kernel_hgr(asked, s)
     bar.advance()
     gdp = asked.gdp(s) if score else None
     curve = asked.curve(s) if score and one else None
@@ -276,26 +225,6 @@ def _attribute(asked: _Asked, s: Sensitive, outcome: _Outcome | None, bar: Progr
     )
 
 
-def _kernel_hgr(asked: _Asked, s: Sensitive) -> Measured:
-    """Return kHGR on at most 1,000 rows beside its permutations; rows are drawn by their weights."""
-    generator = to_generator(asked.seed)
-    if asked.w is None:
-        rows = torch.randperm(len(s), generator=generator)[:_HGR_ROWS]
-    else:
-        few = min(_HGR_ROWS, int((asked.w > 0).sum()) // 2)
-        rows = asked.w.multinomial(few, generator=generator)
-    z, s, n = asked.z[rows], s[rows], len(rows)
-    measure = KernelHGR().calibrate(z, s, generator, freeze=True)
-    null = measure.permuted(z, s, random_orders(n, _PERMUTATIONS, generator))
-    return Measured(
-        measure="kernel HGR",
-        value=float(measure(z, s)),
-        floor=float(null.mean()),
-        floor_high=float(null.quantile(asked.level)),
-        n=n,
-    )
-
-
 # ---- beside the outcome ----------------------------------------------------------------------------------
 
 
@@ -311,7 +240,7 @@ class _Outcome:
     def of(cls, y_true: object, n: int, positive_label: Label | None) -> _Outcome:
         split = levels(y_true, name="y_true", n_rows=n, rows_of="scores_or_Z").kept
         labels = [level.value for level in split]
-        if len(split) > max(_LABELS, 2) and all(isinstance(label, int | float) for label in labels):
+        if len(split) > max(LABELS, 2) and all(isinstance(label, int | float) for label in labels):
             if positive_label is not None:
                 raise ValueError(
                     f"'positive_label' must be None for an outcome that is a number. Got {positive_label!r}. "
@@ -326,14 +255,14 @@ class _Outcome:
         if positive not in labels:
             raise ValueError(
                 f"'positive_label' must be a label of 'y_true'. Got {positive_label!r}. "
-                f"Take one of {', '.join(repr(label) for label in labels[:_LABELS])}."
+                f"Take one of {', '.join(repr(label) for label in labels[:LABELS])}."
             )
         y = torch.zeros(n, dtype=torch.float64)
         for code, level in enumerate(split):
             y[level.rows] = float(level.value == positive) if len(split) == 2 else float(code)
         return cls(y, split, positive if len(split) == 2 else None, ())
 
-    def beside(self, asked: _Asked, s: Sensitive) -> Outcome:
+    def beside(self, asked: Asked, s: Sensitive) -> Outcome:
         score, one = asked.z.shape[1] == 1, len(s.names) == 1
         found, given = [], torch.full((len(s),), -1, dtype=torch.int64)
         for code, level in enumerate(self.split):
@@ -343,7 +272,7 @@ class _Outcome:
             enough = len(level.rows) >= MIN_ROWS and varies and score
             found.append(
                 Given(
-                    label=_cut(level.value),
+                    label=cut(level.value),
                     n=len(level.rows),
                     gdp=asked.rows(level.rows).gdp(part) if enough else None,
                     curve=asked.rows(level.rows).curve(part) if enough and one else None,
@@ -353,7 +282,7 @@ class _Outcome:
         calibration = gap = None
         binary = self.positive is not None and bool(((asked.z >= 0) & (asked.z <= 1)).all())
         if score and (binary or not self.split):
-            residuals = _Asked(
+            residuals = Asked(
                 (self.y[:, None] - asked.z), asked.w, asked.level, asked.bandwidth_s, asked.seed
             )
             gap = residuals.gdp(s)
@@ -361,7 +290,7 @@ class _Outcome:
         return Outcome(
             equalized_odds=test,
             levels=tuple(found),
-            equal_opportunity=None if self.positive is None else _cut(self.positive),
+            equal_opportunity=None if self.positive is None else cut(self.positive),
             calibration=calibration,
             calibration_gap=gap,
         )
@@ -390,19 +319,14 @@ def _column(s: Sensitive) -> Column:
         return _described(values, name)
     counts = torch.bincount(values.long()).tolist()
     labels = (s.categories or (None,))[0] or tuple(range(len(counts)))
-    told = [count >= _TELLING for count in counts]
+    told = [count >= TELLING for count in counts]
     return Column(
         name=name,
         kind="categorical",
         distinct=sum(count > 0 for count in counts),
         labels=tuple(
-            _cut(label) if tell else f"(fewer than {_TELLING} rows)"
+            cut(label) if tell else f"(fewer than {TELLING} rows)"
             for label, tell in zip(labels, told, strict=False)
         ),
         counts=tuple(count if tell else 0 for count, tell in zip(counts, told, strict=True)),
     )
-
-
-def _cut(label: Label) -> str:
-    text = str(label)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,123 @@
+"""The audit of a source: one pass over its rows for each sensitive column, and one for all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from frhsic.auditing._audit import audit
+from frhsic.auditing._parts import LABELS
+from frhsic.auditing._results import Audit
+from frhsic.data import Label, levels
+from frhsic.dependence import HSICSketch
+from frhsic.distributed.runners import Engine, Local, Progress, sketch_source
+from frhsic.sources import Source
+from frhsic.sources._files import absent_columns
+
+
+def audit_source(
+    source: Source,
+    *,
+    scores_or_Z: str | Sequence[str],
+    sensitive_features: str | Sequence[str],
+    y_true: str | None = None,
+    sample_weight: str | None = None,
+    level: float = 0.95,
+    bandwidth_s: float = 0.1,
+    random_state: object = None,
+    trained_on: bool | None = None,
+    positive_label: Label | None = None,
+    engine: Engine = Local(),  # noqa: B008
+    partials: str | os.PathLike[str] | None = None,
+    progress: Callable[[str, Progress], None] | None = None,
+) -> Audit:
+    """Return the audit of rows that need not fit in memory: a sketch of each sensitive column, and of all.
+
+    Parameters
+    ----------
+    source : Source
+        From ``open_source`` or ``open_sql``.
+    scores_or_Z, sensitive_features : str or list of str
+        Columns, of which numbers are continuous and labels categorical.
+    y_true, sample_weight : str, optional
+        Columns. An outcome with more than ten values is left out: a sketch keeps labels apart, not numbers.
+    level, bandwidth_s, random_state, trained_on, positive_label
+        As in :func:`audit`.
+    engine, partials
+        As in :func:`frhsic.distributed.runners.sketch_source`.
+    progress : callable, optional
+        Called with the sensitive columns of a pass, in words, and how far it is.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from frhsic.sources import open_source
+    >>> age = np.arange(10_000) % 72 + 18
+    >>> scores = open_source(pa.table({"age": age, "score": (age - 54.0) ** 2}))
+    >>> found = audit_source(scores, scores_or_Z="score", sensitive_features="age", random_state=0)
+    >>> round(found.attribute("age").normalized_hsic.estimate, 2)
+    0.33
+    """
+    z, s = (
+        [names] if isinstance(names, str) else list(dict.fromkeys(names))
+        for names in (scores_or_Z, sensitive_features)
+    )
+    single = {"y_true": y_true, "sample_weight": sample_weight}
+    named = {"scores_or_Z": z, "sensitive_features": s, **{k: [v] for k, v in single.items() if v}}
+    for argument, names in named.items():
+        absent = [name for name in names if name not in source.columns]
+        if absent:
+            raise ValueError(absent_columns(argument, absent, list(source.columns)))
+    sample = source.sample()  # for the scales of kernels
+    given, notes = _labels(sample, y_true)
+    found = []
+    for names in [[name] for name in s] + ([s] if len(s) > 1 else []):
+        empty = HSICSketch.like(
+            sample.select(z),
+            sample.select(names),
+            weights=None if sample_weight is None else sample.column(sample_weight),
+        )
+
+        def tell(state: Progress, names: Sequence[str] = names) -> None:
+            if progress is not None:
+                progress(" and ".join(names), state)
+
+        found.append(
+            sketch_source(
+                source,
+                empty,
+                z=z,
+                s=names,
+                weights=sample_weight,
+                given=given,
+                engine=engine,
+                partials=partials,
+                progress=tell,
+            )
+        )
+    result = audit(
+        found,
+        level=level,
+        bandwidth_s=bandwidth_s,
+        random_state=random_state,
+        trained_on=trained_on,
+        positive_label=positive_label,
+    )
+    return replace(result, notes=(*result.notes, *notes))
+
+
+def _labels(sample: Any, y_true: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """Return the column of labels, or none and why."""
+    if y_true is None:
+        return None, ()
+    known = [level.value for level in levels(sample.column(y_true), name="y_true").kept]
+    if len(known) <= LABELS or not all(isinstance(label, int | float) for label in known):
+        return y_true, ()
+    note = f"The outcome '{y_true}' is a number of many values: a sketch leaves it out."
+    return None, (note,)

@@ -1,0 +1,123 @@
+"""Tables that an audit does not hold in memory: patterns, engines, partials, and what is then said."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from frhsic.auditing import audit_source
+from frhsic.cli import run
+from frhsic.sources import open_source, write_table
+
+COLUMNS = "--score score --sensitive age"
+
+
+def people(n, seed=0):
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 80, n)
+    logit = (age - 45) / 15 + rng.normal(size=n)
+    return {
+        "age": age,
+        "sex": rng.choice(["f", "m"], n),
+        "income": np.where(logit + 0.3 * rng.normal(size=n) > 0, "high", "low"),
+        "score": 1 / (1 + np.exp(-logit)),
+        "weight": rng.uniform(1, 3, n),
+    }
+
+
+def refused(text, capsys):
+    assert run(shlex.split(text)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.fixture
+def scores(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    Path("scores").mkdir()
+    for seed in range(3):
+        write_table(people(2_000, seed), f"scores/{seed}.parquet")
+
+
+@pytest.mark.usefixtures("scores")
+def test_a_pattern_is_sketched_and_the_report_says_so(capsys):
+    assert (
+        run(shlex.split(f"audit 'scores/*.parquet' {COLUMNS} --label income --report a.html --json a.json"))
+        == 0
+    )
+    out, err = capsys.readouterr()
+    assert "Audit of score 'score' in *.parquet: 6,000 rows." in out
+    assert err.startswith("Of a sketch: all 6,000 rows")
+    found = json.loads(Path("a.json").read_text())
+    assert found["n"] == 6_000
+    assert any("5,000 rows drawn at random" in note for note in found["notes"])
+    assert "drawn at random" in Path("a.html").read_text()
+    assert {level["label"] for level in found["attributes"][0]["outcome"]["levels"]} == {"high", "low"}
+
+
+@pytest.mark.usefixtures("scores")
+def test_every_engine_finds_the_same_numbers(capsys):
+    found = []
+    for engine in ("local", "pool"):
+        assert (
+            run(shlex.split(f"audit scores {COLUMNS} --sensitive sex --engine {engine} --json a.json")) == 0
+        )
+        found.append(json.loads(Path("a.json").read_text()))
+    capsys.readouterr()
+    assert found[0] == found[1]
+    assert found[0]["joint"] is not None
+
+
+@pytest.mark.usefixtures("scores")
+def test_what_was_done_before_a_stop_is_not_done_again(capsys):
+    again = shlex.split(f"audit scores {COLUMNS} --partials kept --json a.json")
+    assert run(again) == 0
+    first, files = (
+        Path("a.json").read_text(),
+        {path: path.stat().st_mtime_ns for path in Path("kept").iterdir()},
+    )
+    assert files
+    assert run(again) == 0
+    capsys.readouterr()
+    assert Path("a.json").read_text() == first
+    assert {path: path.stat().st_mtime_ns for path in Path("kept").iterdir()} == files
+
+
+@pytest.mark.usefixtures("scores")
+def test_what_a_sketch_cannot_do_is_refused_in_one_sentence(capsys):
+    for text, words in {
+        f"audit scores {COLUMNS} --engine spark": "--engine must be one of auto, local, pool, ray",
+        f"audit scores {COLUMNS} --kind age=categorical": "--kind must be left out where rows are sketched",
+        f"audit scores/0.parquet {COLUMNS} --partials kept": "--partials must come with a sketch",
+        "audit scores --score score --sensitive aeg": "'aeg'",
+        "audit 'nothing/*.parquet' --score score --sensitive age": "FILE must name files that exist",
+        f"audit scores {COLUMNS} --label income --positive maybe": "--positive must be a label",
+        f"audit NO_SUCH_VARIABLE --query 'select 1' {COLUMNS}": "FILE must be a PostgreSQL URL",
+    }.items():
+        assert words in refused(text, capsys)
+
+
+@pytest.mark.usefixtures("scores")
+def test_a_password_in_an_address_is_neither_said_nor_written(capsys):
+    text = "audit postgresql://me:sesame@127.0.0.1:1/bank --query 'select 1 as score, 2 as age' "
+    assert "sesame" not in refused(text + f"{COLUMNS} --report a.html", capsys)
+
+
+def test_an_outcome_of_many_numbers_is_left_out_and_that_is_said():
+    table = people(3_000)
+    source = open_source(pa.table({name: table[name] for name in ("score", "age", "weight")}))
+    found = audit_source(
+        source, scores_or_Z="score", sensitive_features="age", y_true="weight", random_state=0
+    )
+    assert found.attribute("age").outcome is None
+    assert re.search("'weight' is a number of many values", found.notes[-1])
+    with pytest.raises(ValueError, match="'sensitive_features' must name columns"):
+        audit_source(source, scores_or_Z="score", sensitive_features="aeg")
