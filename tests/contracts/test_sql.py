@@ -299,3 +299,26 @@ def test_a_wrong_password_of_the_environment_is_told_to_nobody(server, monkeypat
         open_sql(f"postgresql://auditor@/postgres?host={server}", "select 1 as x")
     assert_silent(refused.value)
     assert "esame" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("by", ["variable", "URL"])
+def test_a_table_is_audited_from_the_command_line_and_no_password_is_written(
+    by, database, tmp_path, monkeypatch, capsys
+):
+    from frhsic.cli import run
+
+    monkeypatch.chdir(tmp_path)
+    where = database if by == "variable" else os.environ[database]
+    query = "select score::float8 as score, age from scores where age < 40"
+    options = ["--score", "score", "--sensitive", "age", "--report", "a.html", "--json", "a.json"]
+    assert run(["audit", where, "--query", query, *options]) == 0
+    out, err = capsys.readouterr()
+    assert "rows." in out
+    for text in (out, err, (tmp_path / "a.html").read_text(), (tmp_path / "a.json").read_text()):
+        for secret in (PASSWORD, ESCAPED, "sesame"):
+            assert secret not in text
+    assert run(["audit", where, "--query", "select nothing from nowhere", *options]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("Error: --query must be a SELECT")
+    assert "sesame" not in out + err
