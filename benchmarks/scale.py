@@ -169,8 +169,7 @@ def alone(files: Sequence[Path], spec: bytes) -> tuple[bytes, Record]:
     cpu, wall = time.process_time(), time.perf_counter()
     result = sketched(opened(files), HSICSketch.from_bytes(spec))
     used = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    return result.to_bytes(), {**used, "memory_mb": peak}
+    return result.to_bytes(), {**used, "memory_mb": peak_memory(os.getpid())}
 
 
 def together(engine: Engine, source: Source, start: HSICSketch) -> tuple[bytes, Record]:
