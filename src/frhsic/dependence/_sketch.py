@@ -26,7 +26,7 @@ MOST_SUMS = 2**24
 # Rows that are kept as they are.
 STORED = 5_000
 # Rows sorted by group at once, and rows of a block of features.
-_SORTED, _BLOCK = 65_536, 4_096
+_SORTED, _BLOCK = 131_072, 4_096
 # Rows of a cell that are summed in float32.
 _CELL_ROWS = 256
 # Arguments of cosines beyond this have too few digits after the point in float32.
@@ -270,27 +270,27 @@ class State:
         unit = _unit(w)
         w = None if w is None else (w / unit).index_select(0, order)
         dtype = torch.promote_types(y_z.dtype, y_s.dtype)
+        y_z, y_s, w = y_z.to(dtype), y_s.to(dtype), None if w is None else w.to(dtype)
         # Features in rows, since their product is quicker; not at distances of a power of two, which would
         # fall on the same lines of the cache.
         longest = min(_BLOCK, int(counts.max()))
-        X = torch.empty((A - 1, longest + 16), dtype=dtype)
+        X = torch.empty((A, longest + 16), dtype=dtype)
         Y = torch.empty((len(flat), B, longest + 16), dtype=dtype)
-        Y[:, 0] = 1.0
+        X[0], Y[:, 0] = 1.0, 1.0
         stops = counts.cumsum(0).tolist()
         for place, count in enumerate(counts.tolist()):
             for start in range(stops[place] - count, stops[place], _BLOCK):
                 stop = min(start + _BLOCK, stops[place])
                 x, y = X[:, : stop - start], Y[..., : stop - start]
-                map_z.fill_with_norms(y_z[start:stop].to(dtype), x.mT)
-                map_s.fill_with_norms(y_s[start:stop].to(dtype), y[0, 1:].mT)
+                map_z.fill_with_norms(y_z[start:stop], x[1:].mT)
+                map_s.fill_with_norms(y_s[start:stop], y[0, 1:].mT)
                 if w is not None:
-                    own = w[start:stop].to(dtype)
+                    own = w[start:stop]
                     y[0, 0] = 1.0
                     y[0] *= own
                     torch.mul(y[0], own, out=y[1])
                 for p, one in enumerate(y):
-                    flat[p, place, 0].add_(one.sum(dim=1), alpha=unit ** (p + 1))
-                    flat[p, place, 1:].add_(x @ one.mT, alpha=unit ** (p + 1))
+                    flat[p, place].add_(x @ one.mT, alpha=unit ** (p + 1))
 
     def _add_moments(
         self, z: Tensor, s: Tensor, powers: Sequence[Tensor], group: Tensor, codes: Mapping[int, Tensor]
@@ -345,7 +345,7 @@ class State:
         """Return the places of numbers among the levels, or None where these have become too many."""
         fresh = x
         if len(known):
-            place = torch.searchsorted(known, x).clamp_(max=len(known) - 1)
+            place = _places(known, x)
             fresh = x[known[place] != x]
             if not len(fresh):
                 return place
@@ -614,6 +614,16 @@ def _unit(w: Tensor | None) -> float:
 def joined_labels(known: Iterable[Label], others: Iterable[Label]) -> list[Label]:
     """Return the labels of both in the order in which :mod:`frhsic.data` sorts them."""
     return sorted({*known, *others}, key=lambda label: (isinstance(label, str), label))
+
+
+def _places(known: Tensor, x: Tensor) -> Tensor:
+    """Return the place of each number among the levels; of any level for one that is none."""
+    low, span = known[0], float(known[-1] - known[0])
+    if span < 4096 and bool((known == known.floor()).all()):
+        # Ages: a table is ten times as fast as a search.
+        table = torch.searchsorted(known, low + torch.arange(int(span) + 1, dtype=torch.float64))
+        return table[(x - low).clamp_(0.0, span).long()]
+    return torch.searchsorted(known, x).clamp_(max=len(known) - 1)
 
 
 def _spread(x: Tensor, axis: int, places: Tensor, size: int) -> Tensor:
