@@ -247,7 +247,7 @@ def audit(
                 level=level,
                 random_state=seed,
                 trained_on=trained_on,
-                positive_label=_positive(positive, source.sample(), label),
+                positive_label=None if positive is None else _positive(positive, source.sample(), label),
                 engine=_engine(engine, source),
                 partials=partials,
                 progress=watch,

@@ -16,7 +16,7 @@ from frhsic.auditing._parts import (
     Asked,
     certified,
     cut,
-    kernel_hgr,
+    from_rows,
     refuse_identifiers,
     warn_of_training,
 )
@@ -24,9 +24,9 @@ from frhsic.auditing._representation import represented
 from frhsic.auditing._results import Attribute, Audit, Column, Given, Outcome
 from frhsic.auditing._sketched import audit_sketches
 from frhsic.data import Label, Level, Sensitive, levels, to_generator, to_matrix, to_sensitive, to_weights
-from frhsic.dependence import HSIC, DistanceCovariance, HSICSketch
+from frhsic.dependence import HSIC, HSICSketch
 from frhsic.engine._progress import Progress
-from frhsic.inference import holm, localized_profile
+from frhsic.inference import holm
 from frhsic.inference._sketched import refuse_beside_a_sketch
 
 
@@ -188,25 +188,9 @@ def _attribute(asked: Asked, s: Sensitive, outcome: _Outcome | None, bar: Progre
     bar.advance()
     plain = asked.interval(s, HSIC(estimator="unbiased"))
     bar.advance()
-    dcor = None
-    if len(set(s.kinds)) == 1:
-        dcor = asked.interval(s, DistanceCovariance(normalized=True, root=True))
-    bar.advance()
-    hgr = kernel_hgr(asked, s)
-    bar.advance()
+    told = from_rows(asked, s, bar)
     gdp = asked.gdp(s) if score else None
     curve = asked.curve(s) if score and one else None
-    bar.advance()
-    profile = None
-    if one:
-        profile = localized_profile(
-            asked.z,
-            s,
-            level=asked.level,
-            bandwidth_s=asked.bandwidth_s,
-            random_state=asked.seed,
-            sample_weight=asked.w,
-        )
     bar.advance()
     beside = None if outcome is None else outcome.beside(asked, s)
     bar.advance()
@@ -216,11 +200,11 @@ def _attribute(asked: Asked, s: Sensitive, outcome: _Outcome | None, bar: Progre
         test=test,
         normalized_hsic=normalized,
         hsic=plain,
-        distance_correlation=dcor,
-        kernel_hgr=hgr,
+        distance_correlation=told.distance_correlation,
+        kernel_hgr=told.kernel_hgr,
         gdp=gdp,
         curve=curve,
-        profile=profile,
+        profile=told.profile,
         outcome=beside,
     )
 

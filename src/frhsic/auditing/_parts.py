@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,15 +11,18 @@ from torch import Tensor
 from frhsic.auditing._results import Measured
 from frhsic.data import Label, Sensitive, to_generator
 from frhsic.dependence import GDP, HSIC, DistanceCovariance, KernelHGR
+from frhsic.engine._progress import Progress
 from frhsic.inference import (
     Certificate,
     Curve,
     Interval,
+    Profile,
     TestResult,
     certify,
     conditional_curve,
     confidence_interval,
     independence_test,
+    localized_profile,
 )
 from frhsic.inference._permutation import random_orders
 
@@ -102,7 +106,36 @@ def certified(asked: Asked, s: Sensitive) -> Certificate:
     return certify(asked.z, s, delta=1.0 - asked.level, random_state=asked.seed, max_rows=_CERTIFIED)
 
 
-def kernel_hgr(asked: Asked, s: Sensitive) -> Measured:
+class FromRows(NamedTuple):
+    """What sums over rows do not tell about one attribute."""
+
+    distance_correlation: Interval | None
+    kernel_hgr: Measured
+    profile: Profile | None
+
+
+def from_rows(asked: Asked, s: Sensitive, bar: Progress) -> FromRows:
+    """Return distance correlation, kernel HGR and, along one column, the profile."""
+    dcor = profile = None
+    if len(set(s.kinds)) == 1:
+        dcor = asked.interval(s, DistanceCovariance(normalized=True, root=True))
+    bar.advance()
+    hgr = _kernel_hgr(asked, s)
+    bar.advance()
+    if len(s.names) == 1:
+        profile = localized_profile(
+            asked.z,
+            s,
+            level=asked.level,
+            bandwidth_s=asked.bandwidth_s,
+            random_state=asked.seed,
+            sample_weight=asked.w,
+        )
+    bar.advance()
+    return FromRows(dcor, hgr, profile)
+
+
+def _kernel_hgr(asked: Asked, s: Sensitive) -> Measured:
     """Return kHGR on at most 1,000 rows beside its permutations; rows are drawn by their weights."""
     generator = to_generator(asked.seed)
     if asked.w is None:

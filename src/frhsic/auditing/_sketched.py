@@ -15,14 +15,14 @@ from frhsic.auditing._parts import (
     Asked,
     certified,
     cut,
-    kernel_hgr,
+    from_rows,
     refuse_identifiers,
     warn_of_training,
 )
 from frhsic.auditing._representation import represented
 from frhsic.auditing._results import Attribute, Audit, Column, Given, Outcome
 from frhsic.data import Label
-from frhsic.dependence import GDP, HSIC, DistanceCovariance, HSICSketch
+from frhsic.dependence import GDP, HSIC, HSICSketch
 from frhsic.dependence.features import Law
 from frhsic.engine._progress import Progress
 from frhsic.inference import (
@@ -32,7 +32,6 @@ from frhsic.inference import (
     confidence_interval,
     holm,
     independence_test,
-    localized_profile,
 )
 
 
@@ -181,25 +180,9 @@ def _attribute(asked: Sketched, sketch: HSICSketch, positive: Label | None, bar:
         sketch, dependence=HSIC(estimator="unbiased"), level=asked.level, random_state=asked.seed
     )
     bar.advance()
-    dcor = None
-    if len(set(s.kinds)) == 1:
-        dcor = rows.interval(s, DistanceCovariance(normalized=True, root=True))
-    bar.advance()
-    hgr = kernel_hgr(rows, s)
-    bar.advance()
+    told = from_rows(rows, s, bar)
     gdp = asked.gdp(sketch) if along else None
     curve = asked.curve(sketch) if along and one else None
-    bar.advance()
-    profile = None
-    if one:
-        profile = localized_profile(
-            rows.z,
-            s,
-            level=asked.level,
-            bandwidth_s=asked.bandwidth_s,
-            random_state=asked.seed,
-            sample_weight=rows.w,
-        )
     bar.advance()
     outcome = _outcome(asked, sketch, positive, along=along, one=one) if sketch.levels else None
     bar.advance()
@@ -209,11 +192,11 @@ def _attribute(asked: Sketched, sketch: HSICSketch, positive: Label | None, bar:
         test=test,
         normalized_hsic=normalized,
         hsic=plain,
-        distance_correlation=dcor,
-        kernel_hgr=hgr,
+        distance_correlation=told.distance_correlation,
+        kernel_hgr=told.kernel_hgr,
         gdp=gdp,
         curve=curve,
-        profile=profile,
+        profile=told.profile,
         outcome=outcome,
     )
 

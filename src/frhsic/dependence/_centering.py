@@ -21,6 +21,23 @@ from frhsic.kernels._scale import sum_dtype
 Estimator = Literal["biased", "unbiased"]
 
 
+def check_estimator(estimator: str) -> None:
+    """Refuse what is no estimator of HSIC."""
+    if estimator not in ("biased", "unbiased"):
+        raise ValueError(
+            f"'estimator' must be 'biased' or 'unbiased'. Got {estimator!r}. "
+            "Take 'unbiased' to report a dependence, 'biased' for a non-negative one."
+        )
+
+
+def refuse_few_rows(estimator: Estimator, n: int) -> None:
+    """Refuse rows for which the U-statistic is not defined."""
+    if estimator == "unbiased" and n < 4:
+        raise ValueError(
+            f"'z' must have at least 4 rows for estimator='unbiased'. Got {n}. Use a larger batch or sample."
+        )
+
+
 class Centred(NamedTuple):
     """M as ``matrix * factor``: the factor is kept apart so that no entry becomes denormal in float32."""
 

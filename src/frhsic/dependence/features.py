@@ -16,7 +16,7 @@ from torch import Tensor
 
 from frhsic.data import Kind, Label, Sensitive, levels, to_matrix, to_sensitive, to_vector, to_weights
 from frhsic.dependence._base import Dependence, checked_kernel
-from frhsic.dependence._centering import Estimator
+from frhsic.dependence._centering import Estimator, check_estimator, refuse_few_rows
 from frhsic.dependence._features import (
     check_kernel,
     delta_columns,
@@ -76,7 +76,7 @@ class FeatureHSIC(Dependence):
     Notes
     -----
     :meth:`moments` are sums over rows and :meth:`of_moments` is the value: for rows on several machines add
-    up the moments of each, of a measure whose scales are calibrated.
+    up the moments of each, of a measure whose scales are calibrated with ``freeze=True``.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class FeatureHSIC(Dependence):
         root: bool = False,
     ) -> None:
         super().__init__()
-        _check_estimator(estimator)
+        check_estimator(estimator)
         self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()
         self.kernel_s = checked_kernel(kernel_s, "kernel_s")
         check_kernel(self.kernel_z, "kernel_z")
@@ -178,20 +178,13 @@ class FeatureHSIC(Dependence):
         return map_z.augmented(z), Y, map_z.diagonal, map_s.diagonal
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
-        self._refuse_few_rows(len(s))
+        refuse_few_rows(self.estimator, len(s))
         return self.of_moments(self._moments(z, s, w)).to(z.dtype)
-
-    def _refuse_few_rows(self, n: int) -> None:
-        if self.estimator == "unbiased" and n < 4:
-            raise ValueError(
-                f"'z' must have at least 4 rows for estimator='unbiased'. Got {n}. "
-                "Use a larger batch or sample."
-            )
 
     def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
         if w is not None and not self.kernel_z.fixed:  # then the side of z, too, changes with the pairing
             return super()._permuted(z, s, permutations, w)
-        self._refuse_few_rows(len(s))
+        refuse_few_rows(self.estimator, len(s))
         X, Y, of_z, of_s = self._sides(z, s, w)
         values = [
             self.of_moments(self._products(X, Y[order], of_z, of_s, None if w is None else w[order]))
@@ -673,7 +666,7 @@ class HSICSketch:
             all rows for levels of s and for one column (on a grid, to 1e-4 or so, unless it reaches further
             than a hundred bandwidths), else from the stored rows.
         """
-        _check_estimator(estimator)
+        check_estimator(estimator)
         state = self._state()
         moments = state.moments()
         effective = float(moments.first[0, 0].square() / moments.second[0, 0])
@@ -879,14 +872,6 @@ def _merged(one: State, other: State) -> State:
 
 def _columns(names: Sequence[str], kinds: Sequence[Kind]) -> str:
     return ", ".join(f"'{name}' ({kind})" for name, kind in zip(names, kinds, strict=True))
-
-
-def _check_estimator(estimator: str) -> None:
-    if estimator not in ("biased", "unbiased"):
-        raise ValueError(
-            f"'estimator' must be 'biased' or 'unbiased'. Got {estimator!r}. "
-            "Take 'unbiased' to report a dependence, 'biased' for a non-negative one."
-        )
 
 
 def _checked_features(n_features: Sequence[int]) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence, checked_kernel
-from frhsic.dependence._centering import Estimator, both_centred, centred
+from frhsic.dependence._centering import Estimator, both_centred, centred, check_estimator, refuse_few_rows
 from frhsic.dependence._density import Density, effective_rows
 from frhsic.dependence._numeric import signed_root
 from frhsic.dependence._permutations import permuted_hsic
@@ -73,11 +73,7 @@ class HSIC(Dependence):
         block_size: int | None = None,
     ) -> None:
         super().__init__()
-        if estimator not in ("biased", "unbiased"):
-            raise ValueError(
-                f"'estimator' must be 'biased' or 'unbiased'. Got {estimator!r}. "
-                "Take 'unbiased' to report a dependence, 'biased' for a non-negative one."
-            )
+        check_estimator(estimator)
         if reference not in ("product", "uniform"):
             raise ValueError(
                 f"'reference' must be 'product' or 'uniform'. Got {reference!r}. Leave it out for 'product'."
@@ -129,7 +125,7 @@ class HSIC(Dependence):
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         self._refuse_weights(w)
-        self._refuse_few_rows(len(s))
+        refuse_few_rows(self.estimator, len(s))
         w = self._reference_weights(s, w)
         kernel_s = self._kernel_s(s).bind(s.values, w)
         n = len(s)
@@ -183,13 +179,6 @@ class HSIC(Dependence):
                 "Got weights. Use HSIC(estimator='biased')."
             )
 
-    def _refuse_few_rows(self, n: int) -> None:
-        if self.estimator == "unbiased" and n < 4:
-            raise ValueError(
-                f"'z' must have at least 4 rows for estimator='unbiased'. Got {n}. "
-                "Use a larger batch or sample."
-            )
-
     def _reference_weights(self, s: Sensitive, w: Tensor | None) -> Tensor | None:
         if self.reference == "product":
             return w
@@ -235,7 +224,7 @@ class HSIC(Dependence):
         moving = w is not None and (self.normalized or not self.kernel_z.fixed)
         if self.reference == "uniform" or moving:  # then the side of z, too, changes with the pairing
             return super()._permuted(z, s, permutations, w)
-        self._refuse_few_rows(len(s))
+        refuse_few_rows(self.estimator, len(s))
         kernel_z = self.kernel_z.bind(z)
         kernel_s = self._kernel_s(s).bind(s.values, w)
         values = permuted_hsic(z, s.values, w, kernel_z, kernel_s, permutations, self.estimator)

@@ -48,8 +48,13 @@ _NAMES: Final = (
     "FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, or a Pipeline of TableEncoder and one of them"
 )
 _FACES: Final = [getattr(face, name) for face in (dependence, kernels) for name in face.__all__]
+_PARTS: Final = (dependence.Dependence, kernels.Kernel)  # a sketch is no part of a model
 _CLASSES: Final[list[type]] = [
-    *(thing for thing in _FACES if inspect.isclass(thing) and not inspect.isabstract(thing)),
+    *(
+        thing
+        for thing in _FACES
+        if inspect.isclass(thing) and issubclass(thing, _PARTS) and not inspect.isabstract(thing)
+    ),
     *(Penalty, PenaltySum, Training),
 ]
 _LEFT_OUT: Final = {"device", "checkpoint"}  # they belong to the machine, not to the model
