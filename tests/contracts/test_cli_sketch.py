@@ -98,6 +98,7 @@ def test_what_a_sketch_cannot_do_is_refused_in_one_sentence(capsys):
         f"audit scores {COLUMNS} --kind age=categorical": "--kind must be left out where rows are sketched",
         f"audit scores/0.parquet {COLUMNS} --partials kept": "--partials must come with a sketch",
         "audit scores --score score --sensitive aeg": "'aeg'",
+        "audit scores --score sex --sensitive age": "--score must hold numbers",
         "audit 'nothing/*.parquet' --score score --sensitive age": "FILE must name files that exist",
         f"audit scores {COLUMNS} --label income --positive maybe": "--positive must be a label",
         f"audit NO_SUCH_VARIABLE --query 'select 1' {COLUMNS}": "FILE must be a PostgreSQL URL",

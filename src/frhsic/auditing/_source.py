@@ -10,7 +10,7 @@ from typing import Any
 from frhsic.auditing._audit import audit
 from frhsic.auditing._parts import LABELS
 from frhsic.auditing._results import Audit
-from frhsic.data import Label, levels
+from frhsic.data import Label, levels, to_matrix, to_sensitive
 from frhsic.dependence import HSICSketch
 from frhsic.distributed.runners import Engine, Local, Progress, sketch_source
 from frhsic.sources import Source
@@ -76,11 +76,12 @@ def audit_source(
             raise ValueError(absent_columns(argument, absent, list(source.columns)))
     sample = source.sample()  # for the scales of kernels
     given, notes = _labels(sample, y_true)
+    rows = to_matrix(sample.select(z), name="scores_or_Z", min_rows=2)
     found = []
     for names in [[name] for name in s] + ([s] if len(s) > 1 else []):
         empty = HSICSketch.like(
-            sample.select(z),
-            sample.select(names),
+            rows,
+            to_sensitive(sample.select(names), n_rows=len(rows), rows_of="scores_or_Z"),
             weights=None if sample_weight is None else sample.column(sample_weight),
         )
 
