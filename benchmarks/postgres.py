@@ -1,18 +1,21 @@
-"""A table of PostgreSQL sketched in one pass over ADBC: rows per second, memory, and what Parquet gives.
+"""A table of PostgreSQL audited and sketched over ADBC: rows per second, memory, and what Parquet gives.
 
 Scores, ages and labels are written as Parquet and copied to a server that is started here, by a user without
-rights, on a socket in a temporary folder. Both are then sketched by a process of their own.
+rights, on a socket in a temporary folder. Both are then sketched by a process of their own, and the table is
+audited by the command line: a tenth of it, and all of it.
 """
 
 import argparse
 import contextlib
 import glob
+import json
 import multiprocessing
 import os
 import pwd
 import secrets
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -143,8 +146,43 @@ def one_pass(kind: str, path: str, rows: int) -> dict[str, Any]:
     }
 
 
+_AUDIT = """
+import sys
+from benchmarks.postgres import peak
+from frhsic.cli import run
+code = run(sys.argv[1:])
+print(f"peak {peak()}")
+sys.exit(code)
+"""
+
+
+def audited(rows: int, place: str, password: str) -> dict[str, Any]:
+    """Audit the first rows of the table by the command line, in a process of its own."""
+    query = f"select id, score, age, label from scores where id < {rows}"
+    options = ["--score", "score", "--sensitive", "age", "--label", "label", "--held-out"]
+    options += ["--json", f"{place}/audit.json", "--report", f"{place}/audit.html"]
+    command = [sys.executable, "-c", _AUDIT, "audit", VARIABLE, "--query", query, *options]
+    start = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds = time.perf_counter() - start
+    written = [done.stdout, done.stderr]
+    for name in ("audit.json", "audit.html"):
+        with open(f"{place}/{name}") as file:
+            written.append(file.read())
+    found = json.loads(written[2])
+    (one,) = found["attributes"]
+    return {
+        "rows": found["n"],
+        "seconds": seconds,
+        "megabytes": float(done.stdout.splitlines()[-1].removeprefix("peak ")),
+        "gdp": one["gdp"]["estimate"],
+        "hsic_normalized": one["normalized_hsic"]["estimate"],
+        "password_in_what_was_written": any(password in text for text in written),
+    }
+
+
 def run(arguments: argparse.Namespace) -> None:
-    """Fill, sketch both, print, write benchmarks/results/postgres.json."""
+    """Fill, sketch both, audit, print, write benchmarks/results/postgres.json."""
     password = secrets.token_urlsafe()
     with server(password) as folder, tempfile.TemporaryDirectory() as place:
         os.environ[VARIABLE] = f"postgresql://auditor:{password}@/postgres?host={folder}"
@@ -164,7 +202,15 @@ def run(arguments: argparse.Namespace) -> None:
                 f"tenth of the rows, {one['more_after_all']:.0f} after all; HSIC {one['hsic']:.6g}",
                 flush=True,
             )
+        audits = [audited(rows, place, password) for rows in (arguments.rows // 10, arguments.rows)]
+        for one in audits:
+            print(
+                f"audit of {one['rows']:,} rows: {one['seconds']:.1f} s, {one['megabytes']:.0f} MB",
+                flush=True,
+            )
     here, there = passes
     apart = max(abs(here[name] / there[name] - 1.0) for name in ("hsic", "hsic_normalized", "gdp"))
-    result = provenance(seed="rng('postgres', first row)", passes=passes, largest_relative_difference=apart)
+    result = provenance(
+        seed="rng('postgres', first row)", passes=passes, audits=audits, largest_relative_difference=apart
+    )
     print(f"largest relative difference {apart:.1e}; written to {write('postgres.json', result).name}")

@@ -22,6 +22,7 @@ from frhsic.kernels import Delta, Gaussian, Laplace, Linear
 
 N, LAM = 120, 3.0
 # Where the rows of each process end: uneven, and one process has none.
+pytestmark = pytest.mark.xdist_group("processes")  # in one worker: the fixture takes long
 SHARDS = {2: [0, 87, 120], 3: [0, 70, 120, 120]}
 FREE = Gaussian("scale-free")
 ROOT = Path(__file__).parents[2]
@@ -214,8 +215,8 @@ def steps():
 
 if __name__ == "__main__":
     work(sys.argv[1])
-    # Without the end of the interpreter, during which a thread of gloo that lets go of its last tensor aborts the
-    # process now and then, on a busy machine (a known fault of torch, whatever the program).
+    # Not through the end of the interpreter: a thread of gloo that lets go of its last tensor then aborts the
+    # process, now and then on a busy machine (a known fault of torch, whatever the program).
     os._exit(0)
 
 

@@ -313,6 +313,19 @@ def test_features_of_stored_rows_are_those_of_the_value(name):
         assert error.standard_error == 0
 
 
+def test_its_error_is_that_of_the_rows_it_has_now():
+    z, s = rows("scores")
+    half = empty("scores").update(z[:200], s["s"][:200])
+    first = half.error().exact
+    fresh = empty("scores").update(z[:400], s["s"][:400]).error().exact
+    assert fresh != first
+    assert half.update(z[200:400], s["s"][200:400]).error().exact == fresh
+    half.reset()
+    assert half.update(z[:200], s["s"][:200]).error().exact == first
+    half.merge_state(empty("scores").update(z[200:400], s["s"][200:400], ids=np.arange(200, 400)))
+    assert half.error().exact == pytest.approx(fresh, rel=1e-12)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_bytes_are_the_sketch(name, weighted):

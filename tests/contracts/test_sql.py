@@ -21,6 +21,7 @@ from frhsic.sources import drop_missing, open_source, open_sql
 
 pytest.importorskip("adbc_driver_postgresql", reason="adbc-driver-postgresql is not installed")
 
+pytestmark = pytest.mark.xdist_group("database")  # in one worker: the server is filled once
 PASSWORD = "s/esame@47:11?#"
 ESCAPED = "s%2Fesame%4047%3A11%3F%23"
 ROWS = 1_000_000

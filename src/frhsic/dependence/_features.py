@@ -46,7 +46,7 @@ _ENOUGH = 64
 # So many orthogonal frames at least, or each direction has its own length.
 _FRAMES = 8
 # Rows of a tile of Gram matrices.
-_TILE = 500
+_TILE = 128
 _RADIAL = (Gaussian, Laplace, InverseMultiquadric)
 
 
@@ -465,19 +465,23 @@ class Rows(NamedTuple):
 
 def pair_rows(kernels: Sequence[Kernel], pair: Sequence[Tensor], w: Tensor) -> Rows:
     """Return the rows under bound kernels, from all pairs of them, some rows at a time."""
-    tiles = torch.arange(len(w)).split(_TILE)
-    means = [
-        torch.cat([k.gram(x[part], x) @ w for part in tiles]) for k, x in zip(kernels, pair, strict=True)
-    ]
-    parts = []
+    n = len(w)
+    tiles = [slice(first, first + _TILE) for first in range(0, n, _TILE)]
+    # Filled in place: results kept between tiles would leave the allocator with holes too small for the next.
+    means = [w.new_empty(n) for _ in pair]
+    sums = w.new_empty(3, n)
+    for part in tiles:
+        for k, x, mean in zip(kernels, pair, means, strict=True):
+            mean[part] = k.gram(x[part], x) @ w
     for part in tiles:
         K, L = (
             k.gram(x[part], x) - mean[part, None] - mean + w @ mean
             for k, x, mean in zip(kernels, pair, means, strict=True)
         )
-        parts.append(((K * L) @ w, (K * K) @ w, (L * L) @ w))
+        for out, (A, B) in zip(sums, ((K, L), (K, K), (L, L)), strict=True):
+            out[part] = (A * B) @ w
     d, e = (k.diagonal(x) - 2.0 * mean + w @ mean for k, x, mean in zip(kernels, pair, means, strict=True))
-    zs, zz, ss = (torch.cat(column) for column in zip(*parts, strict=True))
+    zs, zz, ss = sums
     return Rows(zs, zz, ss, d, e)
 
 

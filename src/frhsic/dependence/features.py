@@ -18,6 +18,7 @@ from frhsic.data import Kind, Label, Sensitive, levels, to_matrix, to_sensitive,
 from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.dependence._centering import Estimator, check_estimator, refuse_few_rows
 from frhsic.dependence._features import (
+    Rows,
     check_kernel,
     delta_columns,
     feature_map,
@@ -378,6 +379,7 @@ class HSICSketch:
         self._plan: Plan | None = None
         self._states: dict[Label | None, State] = {}
         self._n_seen = 0
+        self._exact: Rows | None = None  # the stored rows under the kernels, once asked for
 
     @classmethod
     def like(
@@ -460,6 +462,7 @@ class HSICSketch:
             if int(state.counts.sum()):
                 self._states[label] = state
         self._n_seen += n
+        self._exact = None
         return self
 
     def _planned(self, z: Tensor, s: Sensitive) -> Sensitive:
@@ -558,12 +561,13 @@ class HSICSketch:
 
     def reset(self) -> None:
         """Forget all rows, and the columns that came."""
-        self._plan, self._states, self._n_seen = None, {}, 0
+        self._plan, self._states, self._n_seen, self._exact = None, {}, 0, None
 
     def merge_state(self, other: HSICSketch) -> None:
         """Take up the rows of another sketch, which stays as it is."""
         total = self + other
         self._plan, self._states, self._n_seen = total._plan, total._states, total._n_seen
+        self._exact = None
 
     # What is in it
 
@@ -765,7 +769,9 @@ class HSICSketch:
         w = w / w.sum()
         X, Y = state.plan.map_z.augmented(z), state.augmented_s(s)
         phi, psi = X[:, 1 : 1 + state.plan.map_z.width], Y[:, 1 : Y.shape[1] - (state.diagonal_s is None)]
-        exact = pair_rows((self.kernel_z.bind(z, w), self.kernel_s.bind(s, w)), (z, s), w)
+        if self._exact is None:
+            self._exact = pair_rows((self.kernel_z.bind(z, w), self.kernel_s.bind(s, w)), (z, s), w)
+        exact = self._exact
         features = feature_rows(phi, psi, w)
         influence = features.influence(w, normalized) - exact.influence(w, normalized)
         spread = (w * influence).square().sum() * m / (m - 1) * (1.0 - m / n)
