@@ -22,8 +22,6 @@ from frhsic.kernels import Gaussian
 
 LAWS = ("linear", "u-shaped", "heteroscedastic", "mixed columns", "scores by age")
 WIDTHS, SIZES, DRAWS, CHUNK = (8, 1), (5_000, 10_000), 200, 10
-# Draws of each law where the error is estimated: the exact value takes a second.
-FEWER = 60
 LEVEL = 0.95
 # Columns and rows of tests at independence, and correlations of the normal pairs of intervals.
 NULLS, NULL_DRAWS = ((1, 500), (8, 6_000)), 400
@@ -137,9 +135,7 @@ def tasks_of(draws: int, quick: bool) -> list[Task]:
         for d in WIDTHS
         for law in LAWS
         if d > 1 or (law != "mixed columns" and n == SIZES[0])
-        for task in chunks(
-            {"law": law, "d": d, "n": n}, 3 if quick else min(draws, FEWER if n > SIZES[0] else draws), CHUNK
-        )
+        for task in chunks({"law": law, "d": d, "n": n}, 3 if quick else draws, CHUNK)
     ]
     for d, n in NULLS:
         tasks += chunks({"law": "independent", "d": d, "n": n}, 3 if quick else NULL_DRAWS, 2 * CHUNK)
