@@ -200,7 +200,7 @@ def judged(model: Any, data: Split, probed: Any) -> dict[str, Any]:
     boosted = HistGradientBoostingRegressor(random_state=0).fit(z_probed, s_probed)
     found = {
         "perf_name": "mse" if data.regression else "accuracy",
-        **_measured(output, score, data, slice(None)),
+        **measured(output, score, data, slice(None)),
         "nhsic_z": _nhsic(z, s, whiten=True),
         "nhsic_prediction": _nhsic(score, s),
         "r2_s_linear": linear.score(z, s),
@@ -210,11 +210,11 @@ def judged(model: Any, data: Split, probed: Any) -> dict[str, Any]:
     found["perf_base"] = found.pop("base")
     # The order of the held-out rows is random: every other one is a random half.
     for half, rows in (("a", slice(0, None, 2)), ("b", slice(1, None, 2))):
-        found |= {f"{name}_{half}": value for name, value in _measured(output, score, data, rows).items()}
+        found |= {f"{name}_{half}": value for name, value in measured(output, score, data, rows).items()}
     return found
 
 
-def _measured(output: Array, score: Array, data: Split, rows: slice) -> dict[str, float]:
+def measured(output: Array, score: Array, data: Split, rows: slice) -> dict[str, float]:
     """Return performance, that of a constant prediction, and both readings of GDP on some held-out rows."""
     y, s = data.y_test[rows], data.s_test[rows]
     if data.regression:
