@@ -56,6 +56,10 @@ class Source:
         Columns and their types, the same in all batches. Files may differ in the size of their numbers.
     pieces : tuple of Piece
         Sorted by the names of the files.
+    batch_rows : int
+        The most rows of a batch.
+    allow_missing : bool
+        Whether batches may hold missing values; if not, reading them refuses.
 
     Examples
     --------
@@ -71,8 +75,8 @@ class Source:
     schema: pa.Schema
     pieces: tuple[Piece, ...]
     _read: _Read
-    _batch_rows: int
-    _allow_missing: bool
+    batch_rows: int
+    allow_missing: bool
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -109,9 +113,9 @@ class Source:
         with naming(piece.path) if piece.path else contextlib.nullcontext():
             _check_unchanged(piece)
             count = 0
-            for large in self._read(piece, self.schema, self._batch_rows):
-                for batch in _cut(_as_schema(large, self.schema, name), self._batch_rows):
-                    if not self._allow_missing:
+            for large in self._read(piece, self.schema, self.batch_rows):
+                for batch in _cut(_as_schema(large, self.schema, name), self.batch_rows):
+                    if not self.allow_missing:
                         _check_missing(batch, name, piece.first_row + count)
                     count += batch.num_rows
                     yield batch
@@ -133,7 +137,7 @@ class Source:
             left = each
             with contextlib.closing(self.batches(piece)) as batches:  # type: ignore[type-var]
                 for batch in batches:
-                    some = drop_missing(batch) if self._allow_missing else batch
+                    some = drop_missing(batch) if self.allow_missing else batch
                     found.append(some.slice(0, left))
                     left -= found[-1].num_rows
                     if left <= 0:

@@ -37,8 +37,8 @@ class Partials:
             "spec": like.spec,
             "columns": asdict(job.columns),
             "types": [str(field.type) for field in source.schema],
-            "batch_rows": source._batch_rows,
-            "allow_missing": source._allow_missing,
+            "batch_rows": source.batch_rows,
+            "allow_missing": source.allow_missing,
             "versions": [version("frhsic"), torch.__version__],
         }
 

@@ -90,7 +90,7 @@ class Job:
 
     def _add(self, sketch: HSICSketch, batch: pa.RecordBatch, first_id: int) -> None:
         columns = self.columns
-        if self.source._allow_missing:
+        if self.source.allow_missing:
             batch = drop_missing(batch)
         if not batch.num_rows:
             return
