@@ -1672,20 +1672,28 @@ def run(arguments: Sequence[str]) -> int:
         code = _dispatch(list(arguments))
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):
-        # Whoever read the output has seen enough (rich exits then); what is left must not fail again at exit.
-        # Not 0: the gate may not have been reached.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read the output has seen enough (rich exits then). Not 0: the gate may not be reached yet.
+        _drop_output()
         return 141
     except Exception as error:
         if "FRHSIC_TRACEBACK" in os.environ:
             raise
         with contextlib.suppress(OSError):
             _say(f"Error: {_refused(error)}", error=True)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_output()
         return 2
     except KeyboardInterrupt:
         _say("Stopped.", error=True)
         return 130
     return code
+
+
+def _drop_output() -> None:
+    """Let go of what could not be written, which would fail again, with another exit code, at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 # typer has its own copy of click since some version: its exceptions are found through what it exports.

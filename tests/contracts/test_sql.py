@@ -152,7 +152,7 @@ def test_a_million_rows_are_read_in_flat_memory(database):
     count, megabytes, later = map(int, done.stdout.split())
     assert count == ROWS
     assert megabytes < 32  # all rows would be 25, and their text more; 8 to 15 measured
-    assert later <= 4
+    assert later <= 8  # half of all rows would be 12
 
 
 @pytest.mark.usefixtures("filled")
