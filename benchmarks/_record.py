@@ -35,13 +35,18 @@ def provenance(**more: Any) -> dict[str, Any]:
         else platform.processor()
     )
     return {
-        "command": " ".join(["python", "-m", "benchmarks", *sys.argv[1:]]),
+        # Where a folder is on this machine is nobody's business.
+        "command": " ".join(["python", "-m", "benchmarks", *map(_without_folder, sys.argv[1:])]),
         "commit": commit.stdout.strip() + ("+changes" if changed.stdout.strip() else ""),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("frhsic", "torch", "numpy", "scipy", "scikit-learn")},
         "cpu": model,
         **more,
     }
+
+
+def _without_folder(argument: str) -> str:
+    return Path(argument).name if Path(argument).is_absolute() else argument
 
 
 class Runs:
