@@ -225,11 +225,17 @@ def _order(item: tuple[tuple[str, str], object]) -> tuple[int, int]:
 
 def collapsed(ours: Splits, unfair: Splits | None) -> int:
     """Return the number of splits whose performance is next to that of a constant prediction."""
+    return int(np.sum(gain_left(ours, unfair) < COLLAPSED))
+
+
+def gain_left(ours: Splits, unfair: Splits | None) -> Array:
+    """Return, split by split, the share that is left of what Unfair gains over a constant prediction."""
     if unfair is None:
-        return 0
+        return np.array([])
     shared = sorted(ours.rows.keys() & unfair.rows.keys())
     base, best = unfair.values("perf_base", shared), unfair.values("perf", shared)
-    return int(np.sum((ours.values("perf", shared) - base) / (best - base) < COLLAPSED))
+    share: Array = (ours.values("perf", shared) - base) / (best - base)
+    return share
 
 
 def within_share(cells: Sequence[Compared] | None = None) -> dict[tuple[str, str], tuple[int, int]]:

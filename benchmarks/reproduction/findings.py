@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks._methods import CONTENDERS, LAMS
 from benchmarks.reproduction._text import TITLES, markdown
 from benchmarks.reproduction.comparison import (
+    COLLAPSED,
     FILES,
     METHODS,
     ROUNDED,
@@ -20,6 +21,7 @@ from benchmarks.reproduction.comparison import (
     Theirs,
     collapsed,
     committed,
+    gain_left,
     theirs,
 )
 from benchmarks.reproduction.rankings import (
@@ -166,6 +168,21 @@ def half_collapsed(sweep: Sweep | None = None) -> dict[tuple[str, str], list[tup
                 lost = collapsed(one, sweep.unfair(dataset))
                 if 0 < lost < len(one.rows):
                     found.setdefault((dataset, method), []).append((one.strength, lost, len(one.rows)))
+    return found
+
+
+def below_constant(sweep: Sweep | None = None) -> dict[tuple[str, str, str], list[tuple[float, int, int]]]:
+    """Return where a model is clearly worse than a constant prediction: strength, splits, of.
+
+    Clearly: by more than a tenth of what Unfair gains over it. By dataset, method and form.
+    """
+    sweep = _sweep(sweep)
+    found: dict[tuple[str, str, str], list[tuple[float, int, int]]] = {}
+    for (dataset, method, form), cells in sweep.cells.items():
+        for one in cells:
+            lost = int(np.sum(gain_left(one, sweep.unfair(dataset)) < -COLLAPSED))
+            if lost:
+                found.setdefault((dataset, method, form), []).append((one.strength, lost, len(one.rows)))
     return found
 
 

@@ -154,16 +154,18 @@ def _frontiers(sweep: Sweep, form: str) -> Figure:
         panels = figure.subplots(2, 3).ravel()
         for axes, dataset in zip(panels, PANELS, strict=True):
             error, splits = is_error(dataset), sweep.paired(dataset, form)
+            points = []
             for method in METHODS if splits else ():
                 cells = sweep.of(dataset, method, form)
                 if cells:
-                    _frontier(axes, cells, splits, method, error=error)
+                    points += _frontier(axes, cells, splits, method, error=error)
             unfair = sweep.unfair(dataset)
             if unfair is not None and splits:
                 of = {name: unfair.mean(name, splits) for name in ("perf", "perf_base", "gdp_grid")}
                 factor = 100.0 if error else 1.0
                 axes.axhline(factor * of["perf_base"], color=THEIRS, lw=0.7, ls=_DASHES, zorder=1)
                 axes.plot(of["gdp_grid"], factor * of["perf"], "k*", ms=9, zorder=9, mew=0)
+                _cut(axes, points, factor * of["perf_base"], factor * of["perf"])
             axes.set_title(TITLES[dataset])
             axes.set_ylabel("MSE x 100" if error else "accuracy")
             if error:
@@ -175,7 +177,20 @@ def _frontiers(sweep: Sweep, form: str) -> Figure:
     return figure
 
 
-def _frontier(axes: Any, cells: Sequence[Splits], splits: Sequence[int], method: str, *, error: bool) -> None:
+def _cut(axes: Any, points: Sequence[tuple[float, float]], base: float, best: float) -> None:
+    """Count, but leave out, what is so far below a constant prediction that it would flatten the rest."""
+    edge = base - 0.35 * (best - base)
+    seen = [x for x, y in points if (y - edge) * (best - base) > 0]
+    if len(seen) < len(points):
+        axes.set_ylim(*sorted((edge, best + 0.15 * (best - base))))
+        axes.set_xlim(right=1.1 * max(seen))
+        words = f"{len(points) - len(seen)} lower"
+        axes.text(0.98, 0.02, words, transform=axes.transAxes, ha="right", va="bottom", color=THEIRS)
+
+
+def _frontier(
+    axes: Any, cells: Sequence[Splits], splits: Sequence[int], method: str, *, error: bool
+) -> list[tuple[float, float]]:
     """Draw the mean points of a method, those that it does not beat itself joined, its deviations faint."""
     style, factor = look(method), 100.0 if error else 1.0
     colour, marker = style["color"], style["marker"]
@@ -190,6 +205,7 @@ def _frontier(axes: Any, cells: Sequence[Splits], splits: Sequence[int], method:
     beaten = [i for i in range(len(cells)) if i not in front]
     axes.plot(x[beaten], y[beaten], marker, color=colour, ms=2.5, alpha=0.45, mew=0, zorder=3)
     axes.plot(x[front], y[front], marker=marker, color=colour, ms=3.5, mew=0.3, mec="white", lw=1.0, zorder=4)
+    return list(zip(x.tolist(), y.tolist(), strict=True))
 
 
 def _legend(figure: Figure, methods: Sequence[str], *, base: bool) -> None:

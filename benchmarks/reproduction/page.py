@@ -65,6 +65,7 @@ def page() -> str:
         mi_text=min(findings.mi_of_text().values()),
         rounded=list(findings.rounded_band()),
         half=findings.half_collapsed(),
+        below=findings.below_constant(),
         transfer_differs=transfer.differs(),
         mixed=transfer.mixture(),
         cells=_cells(),

@@ -167,6 +167,21 @@ def test_what_explains_a_cell_outside():
     assert told([0.83, 0.83, 0.831, 0.83]) == "unexplained"
 
 
+def test_models_worse_than_a_constant_prediction_are_counted():
+    # Unfair gains 0.1; of the first five splits two lie more than 0.01 below the constant one.
+    perfs = (0.66, 0.54, 0.555, 0.53, 0.56)
+    rows = [row("compas", "Unfair", 0.0, split, 0.66, 0.1, base=0.56) for split in range(5)]
+    rows += [row("compas", "FREM", 10.0, split, perf, 0.1, base=0.56) for split, perf in enumerate(perfs)]
+    # An error: the greater the worse.
+    rows += [row("crime", "Unfair", 0.0, split, 0.02, 0.1, base=0.05) for split in range(2)]
+    rows += [row("crime", "dCor", 0.1, 0, 0.06, 0.1, base=0.05, form="budget")]
+    rows += [row("crime", "dCor", 0.1, 1, 0.052, 0.1, base=0.05, form="budget")]
+    assert findings.below_constant(comparison.Sweep(rows)) == {
+        ("compas", "FREM", "lam"): [(10.0, 2, 5)],
+        ("crime", "dCor", "budget"): [(0.1, 1, 2)],
+    }
+
+
 # ---- areas and their errors ------------------------------------------------------------------------------
 
 
