@@ -247,6 +247,19 @@ def test_before_any_epoch_is_within_the_budget_the_nearest_is_kept_and_training_
     assert model.best_epoch_ == int(np.argmin(relative))
 
 
+def test_a_budget_that_leaves_nothing_to_learn_is_told_although_it_is_kept():
+    rng = np.random.default_rng(2)
+    s, X = rng.standard_normal(300), rng.standard_normal((300, 5))
+    X[:, 0] += 0.2 * s
+    y = X[:, 0] + 0.3 * rng.standard_normal(300)
+    settings = FAST | {"epochs": 80, "batch_size": 64, "learning_rate": 1e-2}
+    model = FRHSICRegressor(**settings, penalty=Penalty(GDP(), on="prediction"), budget=0.01)
+    with pytest.warns(ConvergenceWarning, match=r"^The loss ended at .* a budget of 0\.01 leaves nothing"):
+        model.fit(X, y, sensitive_features=s)
+    assert model.relative_dependence_ < 0.01
+    assert np.mean((model.predict(X) - y) ** 2) > np.var(y)
+
+
 # Every kind of model, of S and of measure
 
 

@@ -1261,7 +1261,7 @@ def _record(record: dict[str, Any], classes: NDArray[Any] | None) -> dict[str, A
 
 
 def _tell_missed(done: Trained, budget: float) -> None:
-    """Warn where the dependence that is left is not what was asked for."""
+    """Warn where the dependence that is left is not what was asked for, or where nothing else is left."""
     if done.relative is None:
         warnings.warn(
             "The unconstrained model shows no dependence on these rows: a share of it means nothing. "
@@ -1273,6 +1273,14 @@ def _tell_missed(done: Trained, budget: float) -> None:
         warnings.warn(
             f"The model has {done.relative:.3g} of the dependence of the unconstrained one, above its budget "
             f"of {budget:g}. Train for more epochs, with larger batches, or allow a larger budget.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    first, kept = done.history[0].loss, done.history[done.best_epoch].loss
+    if kept > 1.1 * first:
+        warnings.warn(
+            f"The loss ended at {kept:.3g}, above the {first:.3g} of the first epoch: a budget of {budget:g} "
+            "leaves nothing to learn from these rows. Allow a larger budget, or train with larger batches.",
             ConvergenceWarning,
             stacklevel=4,
         )
