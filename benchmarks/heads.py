@@ -2,7 +2,8 @@
 
 import argparse
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from sklearn.svm import SVC, SVR
 from benchmarks import sweep
 from benchmarks._methods import CONTENDERS
 from benchmarks._pool import spread
-from benchmarks._protocol import Array, published_gdp, split_of, training_commit
+from benchmarks._protocol import Array, Split, published_gdp, split_of, training_commit
 from benchmarks._record import RESULTS, provenance, read_rows, write, write_rows
 from benchmarks.reproduction.comparison import EPOCHS, committed
 from benchmarks.reproduction.rankings import matched, mean_points
@@ -50,17 +51,16 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Task:
-    """One frozen representation."""
+    """The frozen representations of a method on one split."""
 
-    kind: str
     dataset: str
     method: str
-    strength: float
     split: int
-    epochs: int
+    wanted: tuple[tuple[str, float], ...]  # kind and strength
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.dataset}, {self.method} at {self.strength:g}, split {self.split}"
+        strengths = ", ".join(f"{strength:g} ({kind})" for kind, strength in self.wanted)
+        return f"{self.dataset}, {self.method} at {strengths}, split {self.split}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,14 +77,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Fit the heads that are missing, and write the worst of each representation into the sweep."""
     rows: list[dict[str, Any]] = [] if arguments.fresh else [*read_rows(TABLE)]
     done = {_key(row) for row in rows}
-    tasks = [task for task in _tasks(arguments) if _key(asdict(task)) not in done]
-    print(f"{len(tasks)} representations, {len(done)} are there", flush=True)
-    for found in spread(
-        tasks,
-        _Work(arguments.models),
-        cost=lambda task: sweep.DATASETS[task.dataset],
-        workers=arguments.workers,
-    ):
+    tasks = _tasks(arguments, done)
+    print(f"{sum(len(task.wanted) for task in tasks)} representations, {len(done)} are there", flush=True)
+    work = partial(worked, models=arguments.models)
+    for found in spread(tasks, work, cost=_cost, workers=arguments.workers):
         rows += found
         write_rows(TABLE, COLUMNS, sorted(rows, key=_place))
     write("heads.json", provenance(rows=ROWS, rows_svm=ROWS_SVM))
@@ -107,63 +103,73 @@ def worst_heads(rows: list[dict[str, str]]) -> dict[tuple[Any, ...], float]:
     return worst
 
 
-def _tasks(arguments: argparse.Namespace) -> list[Task]:
-    splits = range(arguments.splits)
+def _tasks(arguments: argparse.Namespace, done: set[tuple[str, ...]]) -> list[Task]:
+    """Return what is missing: matched points of every method, and the published lambda."""
     tasks = []
     for name in arguments.datasets:
         points = mean_points(committed(), name)  # the matched point is one of means over splits
         for method in CONTENDERS:
             chosen = matched(points, method)
-            if chosen is not None:
-                tasks += [("matched", name, method, chosen.strength, split) for split in splits]
-            for lam in LAMS.get(name, (10.0,)) if name in PUBLISHED else ():
-                strength = 0.0 if method == "Unfair" else lam
-                tasks += [("published", name, method, strength, split) for split in splits]
-    return [Task(*task, int(EPOCHS)) for task in dict.fromkeys(tasks)]
+            wanted = [] if chosen is None else [("matched", chosen.strength)]
+            lams = LAMS.get(name, (10.0,)) if name in PUBLISHED else ()
+            wanted += [("published", 0.0 if method == "Unfair" else lam) for lam in lams]
+            for split in range(arguments.splits):
+                left = [one for one in dict.fromkeys(wanted) if _name(name, method, split, *one) not in done]
+                if left:
+                    tasks.append(Task(name, method, split, tuple(left)))
+    return tasks
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Fit every head of a representation."""
+def _cost(task: Task) -> float:
+    return sweep.DATASETS[task.dataset] * sweep.SLOW.get(task.method, 1.0)
 
-    models: Path
 
-    def __call__(self, task: Task) -> list[dict[str, Any]]:
-        data = split_of(task.dataset, task.split)
-        cell = sweep.Cell(task.dataset, task.method, "lam", task.split, task.epochs)
-        path, _ = sweep.trained(cell, data, self.models)
-        strengths = CONTENDERS[task.method].strengths("lam")
-        model = path[strengths.index(task.strength)]
-        z, z_test = model.transform(data.x), model.transform(data.x_test)
-        commit = training_commit()
-        rows = []
-        for name in KINDS[task.kind]:
-            most = ROWS_SVM if name == "SVM" else ROWS  # rows are in random order
-            head = _head(name, task.kind, regression=data.regression)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # 100 epochs are what was published
-                head.fit(z[:most], data.y[:most])
-            if data.regression:
-                score = output = head.predict(z_test).astype(np.float64)
-                perf = float(np.mean((score - data.y_test) ** 2))
-            else:
-                score = head.predict_proba(z_test)[:, 1].astype(np.float64)
-                labels = (score > 0.5).astype(np.float64)
-                perf = float(np.mean(labels == data.y_test))
-                # As in the published script: a network's logit, but a forest's and a machine's label.
-                output = _logit(score) if name in ("Linear", "MLP") else labels
-            rows.append(
-                {
-                    **asdict(task),
-                    "head": name,
-                    "perf": perf,
-                    "gdp_population": GDP()(torch.from_numpy(score), torch.from_numpy(data.s_test)).item(),
-                    "gdp_grid": published_gdp(score, data.s_test),
-                    "gdp_published": published_gdp(output, data.s_test),
-                    "commit": commit,
-                }
-            )
-        return rows
+def worked(task: Task, models: Path = sweep.MODELS) -> list[dict[str, Any]]:
+    """Fit every head of the representations of a task, which are trained where they are not kept."""
+    data = split_of(task.dataset, task.split)
+    cell = sweep.Cell(task.dataset, task.method, "lam", task.split, int(EPOCHS))
+    strengths = tuple(sorted({strength for _, strength in task.wanted}))
+    path, _ = sweep.trained(cell, data, models, only=strengths)
+    rows = []
+    for kind, strength in task.wanted:
+        model = path[strengths.index(strength)]
+        key = {"kind": kind, "dataset": task.dataset, "method": task.method, "strength": strength}
+        key |= {"split": task.split, "epochs": EPOCHS}
+        rows += [{**key, **row} for row in fitted(model, data, kind)]
+    return rows
+
+
+def fitted(model: Any, data: Split, kind: str) -> list[dict[str, Any]]:
+    """Return performance and GDP of every head on a frozen representation."""
+    z, z_test = model.transform(data.x), model.transform(data.x_test)
+    commit = training_commit()
+    rows = []
+    for name in KINDS[kind]:
+        most = ROWS_SVM if name == "SVM" else ROWS  # rows are in random order
+        head = _head(name, kind, regression=data.regression)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # 100 epochs are what was published
+            head.fit(z[:most], data.y[:most])
+        if data.regression:
+            score = output = head.predict(z_test).astype(np.float64)
+            perf = float(np.mean((score - data.y_test) ** 2))
+        else:
+            score = head.predict_proba(z_test)[:, 1].astype(np.float64)
+            labels = (score > 0.5).astype(np.float64)
+            perf = float(np.mean(labels == data.y_test))
+            # As in the published script: a network's logit, but a forest's and a machine's label.
+            output = _logit(score) if name in ("Linear", "MLP") else labels
+        rows.append(
+            {
+                "head": name,
+                "perf": perf,
+                "gdp_population": GDP()(torch.from_numpy(score), torch.from_numpy(data.s_test)).item(),
+                "gdp_grid": published_gdp(score, data.s_test),
+                "gdp_published": published_gdp(output, data.s_test),
+                "commit": commit,
+            }
+        )
+    return rows
 
 
 def _head(name: str, kind: str, *, regression: bool) -> Any:
@@ -195,8 +201,11 @@ def _logit(p: NDArray[np.float64]) -> Array:
 
 
 def _key(row: dict[str, Any]) -> tuple[str, ...]:
-    strength = f"{float(row['strength']):g}"
-    return (row["kind"], row["dataset"], row["method"], strength, str(row["split"]), str(row["epochs"]))
+    return _name(row["dataset"], row["method"], row["split"], row["kind"], float(row["strength"]))
+
+
+def _name(dataset: str, method: str, split: int | str, kind: str, strength: float) -> tuple[str, ...]:
+    return dataset, method, str(split), kind, f"{strength:g}"
 
 
 def _place(row: dict[str, Any]) -> tuple[Any, ...]:

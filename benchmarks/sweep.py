@@ -150,15 +150,22 @@ def worked(cell: Cell, models: Path = MODELS) -> list[dict[str, Any]]:
     return rows
 
 
-def trained(cell: Cell, data: Split, models: Path = MODELS) -> tuple[list[Any], float]:
+def trained(
+    cell: Cell, data: Split, models: Path = MODELS, only: tuple[float, ...] | None = None
+) -> tuple[list[Any], float]:
     """Return the models of a cell, one for each strength, and the seconds of their training.
 
     They are kept beside the results: a killed run goes on from its last checkpoint, and what looks at trained
-    models later need not train them again.
+    models later need not train them again. ``only``: some of the strengths, the rest not trained for them;
+    models in one stacked pass do not touch each other, so they are the same but for rounding.
     """
     contender = CONTENDERS[cell.method]
     strengths = contender.strengths(cell.form)
     place = models / "-".join(cell.key).replace(" ", "_")
+    if only is not None:
+        if not (place / "seconds").exists():
+            place = place.with_name("-".join([place.name, "only", *(f"{one:g}" for one in only)]))
+        strengths = only
     files = [place / f"{strength:g}.safetensors" for strength in strengths]
     note = place / "seconds"
     if note.exists():

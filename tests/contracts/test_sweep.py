@@ -68,6 +68,23 @@ def test_killed_five_times_at_random_the_table_is_the_same(tmp_path):
     )
 
 
+@NEEDS_DATA
+@pytest.mark.parametrize("method", ["FRHSIC-published", "ADV", "Reg-GDP"])
+def test_some_strengths_alone_are_the_models_of_the_whole_pass(method, tmp_path):
+    data = sweep.split_of("crime-householdsize", 0)
+    cell = sweep.Cell("crime-householdsize", method, "lam", 0, 4)
+    only = (0.1, 10.0)
+    alone, _ = sweep.trained(cell, data, tmp_path, only=only)
+    whole, seconds = sweep.trained(cell, data, tmp_path)
+    expected = [whole[LAMS.index(one)].predict(data.x_test) for one in only]
+    for model, values in zip(alone, expected, strict=True):
+        np.testing.assert_allclose(model.predict(data.x_test), values, rtol=1e-4, atol=1e-6)
+    # Where the whole pass is kept, its models are taken.
+    kept, seconds_kept = sweep.trained(cell, data, tmp_path, only=only)
+    assert seconds_kept == pytest.approx(seconds, abs=0.051)
+    np.testing.assert_array_equal(kept[1].predict(data.x_test), expected[1])
+
+
 def test_every_method_has_the_same_strengths():
     for name, one in CONTENDERS.items():
         if name != "Unfair":

@@ -167,6 +167,22 @@ def test_what_explains_a_cell_outside():
     assert told([0.83, 0.83, 0.831, 0.83]) == "unexplained"
 
 
+def test_on_other_rows_a_cell_is_seen_from_unfair():
+    """Ours is better by .02 and has twice the GDP, all along: nothing but rows."""
+    unfair = [row("meps", "Unfair", 0.0, split, 0.82, 0.8) for split in range(3)]
+
+    def told(perf, gdp, dataset="meps"):
+        made = [row(dataset, "FREM", 10.0, split, perf, gdp) for split in range(3)]
+        rows = [published_row("meps", "Unfair", 0.0, 0.80, 0.001, 0.4, 0.0)]
+        rows += [published_row(dataset, "FREM", 10.0, 0.79, 0.001, 0.2, 0.0)]
+        cells = comparison.comparison(comparison.Sweep(unfair + made), comparison.theirs(rows))
+        return comparison.why(next(one for one in cells if one.method == "FREM"), cells)
+
+    assert told(0.812, 0.41) == "other rows; within, seen from Unfair"
+    assert told(0.816, 0.41) == told(0.812, 0.43) == "unexplained"
+    assert told(0.812, 0.41, dataset="adult") == "unexplained"  # of which the rows are theirs
+
+
 def test_models_worse_than_a_constant_prediction_are_counted():
     # Unfair gains 0.1; of the first five splits two lie more than 0.01 below the constant one.
     perfs = (0.66, 0.54, 0.555, 0.53, 0.56)
