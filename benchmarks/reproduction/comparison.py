@@ -474,6 +474,6 @@ def outside_table(sweep: Sweep | None = None, known: Published | None = None) ->
     for dataset in (name for name in FILES if name not in ALIKE):
         reasons = Counter(why(cell, every) for cell in outside(every) if cell.dataset == dataset)
         if reasons:
-            told = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common())
-            table += f"\n{TITLES[dataset]}, {sum(reasons.values())} cells outside: {told}.\n"
+            told = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
+            table += f"\n{TITLES[dataset]}, cells outside ({reasons.total()}): {told}.\n"
     return table
