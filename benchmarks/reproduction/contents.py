@@ -19,6 +19,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "heads": transfer.matched_table,
     "ranks": rankings.summary,
     "grids": findings.grids_table,
+    "budgets": findings.budget_shares_table,
     "rounding": comparison.rounding_table,
 }
 FIGURES: dict[str, Callable[[], Figure]] = {

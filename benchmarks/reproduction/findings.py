@@ -327,3 +327,33 @@ def all_collapsed(sweep: Sweep | None = None) -> int:
         if key[2] == "lam" and key[1] != "Unfair"
         for one in cells
     )
+
+
+def budget_shares(
+    strength: float = 0.1, sweep: Sweep | None = None
+) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return what a budget leaves: of the penalty's own dependence, of the prediction's normalised HSIC.
+
+    Both as a share of the unconstrained model's, means over splits, by dataset and method.
+    """
+    sweep = _sweep(sweep)
+    found = {}
+    for dataset, method, form in sweep.cells:
+        cell, unfair = sweep.at(dataset, method, strength, form), sweep.unfair(dataset)
+        if form == "budget" and cell is not None and unfair is not None:
+            shared = sorted(cell.rows.keys() & unfair.rows.keys())
+            left = cell.mean("nhsic_prediction", shared) / unfair.mean("nhsic_prediction", shared)
+            found[dataset, method] = cell.mean("relative"), left
+    return found
+
+
+def budget_shares_table(strength: float = 0.1) -> str:
+    """Return what is left under a budget, by method and dataset."""
+    found = budget_shares(strength)
+    places = [name for name in TITLES if any(key[0] == name for key in found)]
+    rows = []
+    for method in METHODS:
+        pairs = [found.get((place, method)) for place in places]
+        if any(pairs):
+            rows.append([method, *("–" if one is None else f"{one[0]:.2f}, {one[1]:.2f}" for one in pairs)])
+    return markdown(["method", *(TITLES[place] for place in places)], rows)

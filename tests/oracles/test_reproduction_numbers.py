@@ -198,6 +198,23 @@ def test_models_worse_than_a_constant_prediction_are_counted():
     }
 
 
+def test_what_a_budget_leaves_is_a_share_of_the_unconstrained_models():
+    def made(method, strength, split, form, **more):
+        return row("compas", method, strength, split, 0.6, 0.1, form=form) | {
+            k: str(v) for k, v in more.items()
+        }
+
+    rows = [made("Unfair", 0.0, split, "lam", nhsic_prediction=0.02 + 0.02 * split) for split in range(3)]
+    # Of two splits: .03 is the mean of their unconstrained models, .006 and .024 are left.
+    rows += [made("dCor", 0.1, 0, "budget", nhsic_prediction=0.006, relative=0.08)]
+    rows += [made("dCor", 0.1, 1, "budget", nhsic_prediction=0.024, relative=0.12)]
+    rows += [made("dCor", 0.5, 0, "budget", nhsic_prediction=0.02, relative=0.5)]
+    rows += [made("dCor", 0.1, 0, "lam", nhsic_prediction=0.001)]
+    found = findings.budget_shares(0.1, comparison.Sweep(rows))
+    assert list(found) == [("compas", "dCor")]
+    assert found["compas", "dCor"] == pytest.approx((0.1, 0.5))
+
+
 # ---- areas and their errors ------------------------------------------------------------------------------
 
 
