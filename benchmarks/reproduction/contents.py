@@ -20,6 +20,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "ranks": rankings.summary,
     "grids": findings.grids_table,
     "budgets": findings.budget_shares_table,
+    "half": lambda: findings.lost_table(findings.half_collapsed()),
+    "below": lambda: findings.lost_table(findings.below_constant()),
     "rounding": comparison.rounding_table,
 }
 FIGURES: dict[str, Callable[[], Figure]] = {

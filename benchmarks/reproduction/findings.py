@@ -155,35 +155,49 @@ def _row(known: Published, dataset: str, method: str, at: Point | None) -> Their
     return next((row for row in rows if at is not None and row.lam == at.strength), None)
 
 
-def half_collapsed(sweep: Sweep | None = None) -> dict[tuple[str, str], list[tuple[float, int, int]]]:
-    """Return lambdas at which a method collapses in some splits only: lambda, splits, of (inconsistency 4).
+# Where, of which method in which form: at which strength, in how many splits of how many.
+Lost = dict[tuple[str, str, str], list[tuple[float, int, int]]]
+
+
+def half_collapsed(sweep: Sweep | None = None) -> Lost:
+    """Return lambdas at which a method collapses in some splits only (inconsistency 4).
 
     Collapsed: less than a tenth is left of what Unfair gains over a constant prediction.
     """
     sweep = _sweep(sweep)
-    found: dict[tuple[str, str], list[tuple[float, int, int]]] = {}
+    found: Lost = {}
     for (dataset, method, form), cells in sweep.cells.items():
         if form == "lam" and method != "Unfair":
             for one in cells:
                 lost = collapsed(one, sweep.unfair(dataset))
                 if 0 < lost < len(one.rows):
-                    found.setdefault((dataset, method), []).append((one.strength, lost, len(one.rows)))
+                    found.setdefault((dataset, method, form), []).append((one.strength, lost, len(one.rows)))
     return found
 
 
-def below_constant(sweep: Sweep | None = None) -> dict[tuple[str, str, str], list[tuple[float, int, int]]]:
-    """Return where a model is clearly worse than a constant prediction: strength, splits, of.
-
-    Clearly: by more than a tenth of what Unfair gains over it. By dataset, method and form.
-    """
+def below_constant(sweep: Sweep | None = None) -> Lost:
+    """Return where a model is worse than a constant prediction by a tenth of what Unfair gains over it."""
     sweep = _sweep(sweep)
-    found: dict[tuple[str, str, str], list[tuple[float, int, int]]] = {}
+    found: Lost = {}
     for (dataset, method, form), cells in sweep.cells.items():
         for one in cells:
             lost = int(np.sum(gain_left(one, sweep.unfair(dataset)) < -COLLAPSED))
             if lost:
                 found.setdefault((dataset, method, form), []).append((one.strength, lost, len(one.rows)))
     return found
+
+
+def lost_table(found: Lost) -> str:
+    """Return such models by method and dataset: strength: splits of splits."""
+    places = [name for name in TITLES if any(key[0] == name for key in found)]
+    rows = []
+    for method in METHODS:
+        for form, title in (("lam", method), ("budget", f"{method} by budget")):
+            cells = [found.get((place, method, form), []) for place in places]
+            if any(cells):
+                told = (", ".join(f"{at:g}: {lost}/{of}" for at, lost, of in cell) for cell in cells)
+                rows.append([title, *told])
+    return markdown(["method", *(TITLES[place] for place in places)], rows)
 
 
 def acs_deviations(sweep: Sweep | None = None) -> Numbers:

@@ -64,8 +64,6 @@ def page() -> str:
         acs=findings.acs_deviations(),
         mi_text=min(findings.mi_of_text().values()),
         rounded=list(findings.rounded_band()),
-        half=findings.half_collapsed(),
-        below=findings.below_constant(),
         transfer_differs=transfer.differs(),
         mixed=transfer.mixture(),
         cells=_cells(),
