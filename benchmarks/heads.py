@@ -1,6 +1,7 @@
 """Fresh heads on frozen representations: at matched points, and at the published lambda (resumable)."""
 
 import argparse
+import itertools
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -75,14 +76,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Fit the heads that are missing, and write the worst of each representation into the sweep."""
-    rows: list[dict[str, Any]] = [] if arguments.fresh else [*read_rows(TABLE)]
+    old = [] if arguments.fresh else read_rows(TABLE)
+    looked_at = {name: wanted(name) for name in arguments.datasets}
+    # A matched point moves when the sweep grows: what was one is dropped.
+    rows: list[dict[str, Any]] = [
+        row
+        for row in old
+        if row["dataset"] not in looked_at
+        or (row["kind"], float(row["strength"])) in looked_at[row["dataset"]][row["method"]]
+    ]
     done = {_key(row) for row in rows}
-    tasks = _tasks(arguments, done)
+    tasks = []
+    for name, methods in looked_at.items():
+        for method, split in itertools.product(methods, range(arguments.splits)):
+            left = [one for one in methods[method] if _name(name, method, split, *one) not in done]
+            if left:
+                tasks.append(Task(name, method, split, tuple(left)))
     print(f"{sum(len(task.wanted) for task in tasks)} representations, {len(done)} are there", flush=True)
     work = partial(worked, models=arguments.models)
     for found in spread(tasks, work, cost=_cost, workers=arguments.workers):
         rows += found
         write_rows(TABLE, COLUMNS, sorted(rows, key=_place))
+    write_rows(TABLE, COLUMNS, sorted(rows, key=_place))
     write("heads.json", provenance(rows=ROWS, rows_svm=ROWS_SVM))
     table = sweep.read()
     worst = worst_heads(read_rows(TABLE))
@@ -103,21 +118,16 @@ def worst_heads(rows: list[dict[str, str]]) -> dict[tuple[Any, ...], float]:
     return worst
 
 
-def _tasks(arguments: argparse.Namespace, done: set[tuple[str, ...]]) -> list[Task]:
-    """Return what is missing: matched points of every method, and the published lambda."""
-    tasks = []
-    for name in arguments.datasets:
-        points = mean_points(committed(), name)  # the matched point is one of means over splits
-        for method in CONTENDERS:
-            chosen = matched(points, method)
-            wanted = [] if chosen is None else [("matched", chosen.strength)]
-            lams = LAMS.get(name, (10.0,)) if name in PUBLISHED else ()
-            wanted += [("published", 0.0 if method == "Unfair" else lam) for lam in lams]
-            for split in range(arguments.splits):
-                left = [one for one in dict.fromkeys(wanted) if _name(name, method, split, *one) not in done]
-                if left:
-                    tasks.append(Task(name, method, split, tuple(left)))
-    return tasks
+def wanted(dataset: str) -> dict[str, list[tuple[str, float]]]:
+    """Return kind and strength of what is looked at, by method: the matched point, the published lambda."""
+    points = mean_points(committed(), dataset)  # the matched point is one of means over splits
+    found: dict[str, list[tuple[str, float]]] = {}
+    for method in CONTENDERS:
+        chosen = matched(points, method)
+        found[method] = [] if chosen is None else [("matched", chosen.strength)]
+        lams = LAMS.get(dataset, (10.0,)) if dataset in PUBLISHED else ()
+        found[method] += [("published", 0.0 if method == "Unfair" else lam) for lam in lams]
+    return {method: list(dict.fromkeys(one)) for method, one in found.items()}
 
 
 def _cost(task: Task) -> float:

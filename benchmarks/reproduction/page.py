@@ -66,6 +66,7 @@ def page() -> str:
         rounded=list(findings.rounded_band()),
         transfer_differs=transfer.differs(),
         mixed=transfer.mixture(),
+        again=transfer.found_again(),
         cells=_cells(),
         leftover={row["dataset"]: int(row["n_train"]) % 256 for row in sweep.read()},
     )

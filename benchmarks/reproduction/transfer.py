@@ -52,10 +52,11 @@ def table() -> str:
     """Return tab:transfer_summary beside ours."""
     body = []
     for dataset in heads.PUBLISHED:
-        for lam in heads.LAMS.get(dataset, (10.0,)):
+        lams = heads.LAMS.get(dataset, (10.0,))
+        for lam in lams:
             for method in CONTENDERS:
                 found = rows("published", dataset, method, lam)
-                if not found:
+                if not found or (method == "Unfair" and lam != lams[0]):
                     continue
                 paper = (
                     PAPER.get(dataset, {}).get(method)
@@ -143,6 +144,32 @@ def own_and_worst(dataset: str, method: str, strength: float) -> tuple[list[floa
         and row["worst_head"]
     ]
     return [float(row["gdp_population"]) for row in found], [float(row["worst_head"]) for row in found]
+
+
+def found_again() -> dict[str, Any]:
+    """Return GDP at matched points as a share of Unfair's: of the head of training, of the worst fresh one.
+
+    Medians over datasets and methods, and the least of the worst with its place.
+    """
+    shares = {}
+    for dataset in sweep.DATASETS:
+        unfair = own_and_worst(dataset, "Unfair", 0.0)
+        for method in CONTENDERS:
+            found = rows("matched", dataset, method)
+            if found and unfair[1] and method != "Unfair":
+                pair = own_and_worst(dataset, method, float(found[0]["strength"]))
+                shares[dataset, method] = [
+                    statistics.mean(one) / statistics.mean(other)
+                    for one, other in zip(pair, unfair, strict=True)
+                ]
+    least = min(shares, key=lambda place: shares[place][1])
+    return {
+        "cells": len(shares),
+        "own": statistics.median(own for own, _ in shares.values()),
+        "worst": statistics.median(worst for _, worst in shares.values()),
+        "least": shares[least][1],
+        "least_at": f"{least[1]} on {TITLES[least[0]]}",
+    }
 
 
 def figure() -> Figure:
