@@ -276,21 +276,23 @@ def why(cell: Compared, cells: Sequence[Compared]) -> str:
     """Return what our numbers say about a cell outside, "unexplained" where they say nothing.
 
     Tried in this order: some of our splits collapse and others do not, so that a mean of five has no meaning;
-    on rows that are not theirs, the cell is as far from Unfair as the published one; the published mean lies
-    within two of our own deviations, which are the larger; the published point lies between ours at the next
-    smaller and the next greater lambda, where the front is steep.
+    on rows that are not theirs, the cell is as far from Unfair as the published one; trained again with other
+    seeds the cell is within (of those that were); the published mean lies within two of our own deviations,
+    which are the larger; the published point lies between ours at the next smaller and the next greater
+    lambda, where the front is steep.
     """
     missed = [one for one in (cell.perf, cell.gdp) if not one.within]
     if 0 < cell.collapsed < cell.splits:
         return f"{cell.collapsed} of our {cell.splits} splits collapse, the others do not"
     if cell.dataset not in ALIKE:
-        moved = {(one.dataset, one.method, one.lam): one for one in from_unfair(cells)}
         if cell.method == "Unfair":
             return "other rows"
-        if (cell.dataset, cell.method, cell.lam) in moved and moved[
-            cell.dataset, cell.method, cell.lam
-        ].within:
+        key = (cell.dataset, cell.method, cell.lam)
+        if any(one.within for one in from_unfair(cells) if (one.dataset, one.method, one.lam) == key):
             return "other rows; within, seen from Unfair"
+    seeds = with_other_seeds(cell)
+    if any(seeds):
+        return f"within with {sum(seeds)} of {len(seeds)} other seeds"
     if all(abs(one.difference) <= 2.0 * one.sd for one in missed):
         return "within two of our own deviations"
     row = sorted(
@@ -307,6 +309,22 @@ def why(cell: Compared, cells: Sequence[Compared]) -> str:
     if all(spanned(name) for name in ("perf", "gdp") if not getattr(cell, name).within):
         return "between ours at the neighbouring lambdas"
     return "unexplained"
+
+
+def with_other_seeds(cell: Compared) -> list[bool]:
+    """Return for each other seed of weights and batches whether the cell is within; none if not trained."""
+    path = RESULTS / "seeds.json"
+    rows = json.loads(path.read_text())["summary"] if path.exists() else []
+    means = {
+        row["measure"]: row["means"]
+        for row in rows
+        if (row["dataset"], row["method"], row["lam"]) == (cell.dataset, cell.method, cell.lam)
+    }
+    sides = (("perf", cell.perf), ("gdp_grid", cell.gdp))
+    within = [
+        [abs(mean - one.published) <= one.tolerance for mean in means.get(name, [])] for name, one in sides
+    ]
+    return [all(pair) for pair in zip(*within, strict=True)]
 
 
 def rounding_table() -> str:

@@ -22,6 +22,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "budgets": findings.budget_shares_table,
     "half": lambda: findings.lost_table(findings.half_collapsed()),
     "below": lambda: findings.lost_table(findings.below_constant()),
+    "seeds": comparison.seeds_table,
     "rounding": comparison.rounding_table,
 }
 FIGURES: dict[str, Callable[[], Figure]] = {

@@ -1,6 +1,7 @@
 """The numbers of the reproduction: tolerance, areas and their errors against loops, on small made tables."""
 
 import itertools
+import json
 import os
 import statistics
 from pathlib import Path
@@ -165,6 +166,24 @@ def test_what_explains_a_cell_outside():
     assert told([0.78, 0.84, 0.82, 0.84]) == "within two of our own deviations"
     assert told([0.83, 0.83, 0.831, 0.83], after=0.79) == "between ours at the neighbouring lambdas"
     assert told([0.83, 0.83, 0.831, 0.83]) == "unexplained"
+
+
+def test_other_seeds_are_within_where_both_measures_are(monkeypatch, tmp_path):
+    cell = {"dataset": "adult", "method": "FREM", "lam": 10.0}
+    summary = [
+        {**cell, "measure": "perf", "means": [0.80, 0.80, 0.85, 0.804]},
+        {**cell, "measure": "gdp_grid", "means": [0.10, 0.20, 0.10, 0.109]},
+    ]
+    (tmp_path / "seeds.json").write_text(json.dumps({"summary": summary}))
+    monkeypatch.setattr(comparison, "RESULTS", tmp_path)
+    known = comparison.theirs([published_row("adult", "FREM", 10.0, 0.80, 0.001, 0.1, 0.0)])
+    sweep = comparison.Sweep([row("adult", "FREM", 10.0, split, 0.85, 0.3) for split in range(3)])
+    (ours,) = comparison.comparison(sweep, known)
+    assert comparison.with_other_seeds(ours) == [True, False, False, True]
+    assert comparison.why(ours, [ours]) == "within with 2 of 4 other seeds"
+    (tmp_path / "seeds.json").unlink()
+    assert comparison.with_other_seeds(ours) == []
+    assert comparison.why(ours, [ours]) == "unexplained"
 
 
 def test_on_other_rows_a_cell_is_seen_from_unfair():
