@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -177,7 +178,11 @@ class Beside:
     @property
     def within(self) -> bool:
         """Whether the means differ by no more than the tolerance."""
-        return abs(self.difference) <= self.tolerance
+        return self.holds(self.mean)
+
+    def holds(self, mean: float) -> bool:
+        """Return whether a mean differs from the published one by no more than the tolerance."""
+        return abs(mean - self.published) <= self.tolerance
 
 
 @dataclass(frozen=True)
@@ -313,18 +318,21 @@ def why(cell: Compared, cells: Sequence[Compared]) -> str:
 
 def with_other_seeds(cell: Compared) -> list[bool]:
     """Return for each other seed of weights and batches whether the cell is within; none if not trained."""
-    path = RESULTS / "seeds.json"
-    rows = json.loads(path.read_text())["summary"] if path.exists() else []
     means = {
         row["measure"]: row["means"]
-        for row in rows
+        for row in _seeds()
         if (row["dataset"], row["method"], row["lam"]) == (cell.dataset, cell.method, cell.lam)
     }
     sides = (("perf", cell.perf), ("gdp_grid", cell.gdp))
-    within = [
-        [abs(mean - one.published) <= one.tolerance for mean in means.get(name, [])] for name, one in sides
-    ]
+    within = [[one.holds(mean) for mean in means.get(name, [])] for name, one in sides]
     return [all(pair) for pair in zip(*within, strict=True)]
+
+
+def _seeds() -> list[dict[str, Any]]:
+    """Return what cells are with other seeds; none where they were not trained."""
+    path = RESULTS / "seeds.json"
+    found: list[dict[str, Any]] = json.loads(path.read_text())["summary"] if path.exists() else []
+    return found
 
 
 def rounding_table() -> str:
@@ -355,10 +363,10 @@ def seeds_table() -> str:
     """Return cells outside with other seeds of weights and batches: a mean of five splits for each seed."""
     cells = {(cell.dataset, cell.method, cell.lam): cell for cell in comparison()}
     rows = []
-    for row in json.loads((RESULTS / "seeds.json").read_text())["summary"]:
+    for row in _seeds():
         cell, gdp = cells[row["dataset"], row["method"], row["lam"]], row["measure"] == "gdp_grid"
         one = cell.gdp if gdp else cell.perf
-        inside = sum(abs(mean - one.published) <= one.tolerance for mean in (one.mean, *row["means"]))
+        inside = sum(one.holds(mean) for mean in (one.mean, *row["means"]))
         line = [TITLES[cell.dataset], cell.method, f"{cell.lam:g}", "GDP" if gdp else "performance"]
         line += [f"{one.published:.3f} ± {one.tolerance:.3f}", f"{one.mean:.3f}"]
         line += [", ".join(f"{mean:.3f}" for mean in row["means"]), f"{inside} of {1 + len(row['means'])}"]

@@ -12,6 +12,7 @@ from benchmarks._protocol import published
 from benchmarks._record import read_rows
 from benchmarks.reproduction._draw import PAGE, house_style, look
 from benchmarks.reproduction._text import TITLES, markdown, plus_minus
+from benchmarks.reproduction.comparison import committed
 
 # Only in the paper's text (tab:transfer_summary), at lambda 10 for Adult and 100 for Crime.
 PAPER = {
@@ -136,13 +137,8 @@ def matched_table() -> str:
 
 def own_and_worst(dataset: str, method: str, strength: float) -> tuple[list[float], list[float]]:
     """Return population-weighted GDP of the head of training and of the worst fresh one, split by split."""
-    found = [
-        row
-        for row in sweep.read()
-        if (row["dataset"], row["method"], row["form"], row["epochs"]) == (dataset, method, "lam", "200")
-        and float(row["strength"]) == strength
-        and row["worst_head"]
-    ]
+    cell = committed().at(dataset, method, strength)
+    found = [] if cell is None else [row for _, row in sorted(cell.rows.items()) if row["worst_head"]]
     return [float(row["gdp_population"]) for row in found], [float(row["worst_head"]) for row in found]
 
 
