@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -718,3 +719,11 @@ def test_transfer_draws_the_attribute_that_is_asked_for() -> None:
 def test_nothing_to_draw_is_refused(call: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_without_its_packages_the_report_says_what_to_install(package: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; import frhsic.report"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    told = f"ImportError: 'frhsic.report' needs {package}. Install it: pip install 'frhsic[report]'."
+    assert done.stderr.splitlines()[-1] == told

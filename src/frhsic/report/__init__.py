@@ -1,5 +1,13 @@
 """Pictures of results, and the report: one HTML file that holds everything it needs."""
 
+try:
+    import jinja2 as _jinja2  # noqa: F401
+    import matplotlib as _matplotlib  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"'frhsic.report' needs {error.name}. Install it: pip install 'frhsic[report]'."
+    ) from error
+
 from frhsic.report._page import render_report, write_report
 from frhsic.report._plots import (
     plot_bounds,

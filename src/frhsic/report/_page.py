@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import jinja2
+from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 
 from frhsic.auditing import Attribute, Audit, Column, Measured, Outcome, Representation
@@ -21,12 +23,6 @@ from frhsic.report._svg import INK, svg
 from frhsic.report._text import clean, is_right_to_left, shown
 from frhsic.report._words import Meaning, digits, p_value
 from frhsic.sources._whole import replacing
-
-try:
-    import jinja2
-    from markupsafe import Markup, escape
-except ImportError as error:
-    raise ImportError("'frhsic.report' needs jinja2. Install it: pip install 'frhsic[report]'.") from error
 
 # Labels beyond these, and the text beyond that, make a page nobody reads.
 _LABELS, _COMMAND = 16, 2_000

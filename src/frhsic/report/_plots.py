@@ -8,22 +8,16 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.font_manager import FontProperties
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from frhsic.auditing import Representation
 from frhsic.inference import Certificate, Curve, Profile, TestResult
 from frhsic.report._text import shown
 from frhsic.selection import Point, pareto_front
-
-try:
-    from matplotlib.axes import Axes
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.patheffects import withStroke
-    from matplotlib.ticker import MaxNLocator
-except ImportError as error:
-    raise ImportError(
-        "'frhsic.report' needs matplotlib. Install it: pip install 'frhsic[report]'."
-    ) from error
 
 # Okabe and Ito's colours, told apart by every common kind of colour vision; lines differ in style as well.
 MAIN, SECOND, THIRD, CHANCE = "#0072B2", "#D55E00", "#009E73", "#7F7F7F"
