@@ -20,7 +20,7 @@ from frhsic.kernels import (
     Sum,
     default_kernel,
 )
-from frhsic.kernels._scale import own_distances
+from frhsic.kernels._scale import distances, own_distances
 
 
 def norm(v):
@@ -214,23 +214,25 @@ def test_median_of_a_whitened_kernel_is_taken_on_whitened_rows():
     x = sample(13, 10) @ T
     C = np.linalg.inv(covariance(x.numpy(), np.full(13, 1 / 13)))
     rows = x.numpy()
-    distances = [
-        math.sqrt((rows[i] - rows[j]) @ C @ (rows[i] - rows[j])) for i in range(13) for j in range(i)
-    ]
+    apart = [math.sqrt((rows[i] - rows[j]) @ C @ (rows[i] - rows[j])) for i in range(13) for j in range(i)]
     kernel = Gaussian("median", whiten=True).calibrate(x)
-    assert kernel.bandwidth == pytest.approx(lower_median(distances), rel=1e-10)
+    assert kernel.bandwidth == pytest.approx(lower_median(apart), rel=1e-10)
     assert kernel.whiten is True
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("equal", [3, 30], ids=["few are close", "most are close"])
 def test_distances_by_a_product_are_those_of_pairs_one_by_one(dtype, equal):
-    x = torch.randn((2, 40, 12), generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 5.0
+    x = torch.randn((2, 40, 20), generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 5.0
     x[:, 1:equal] = x[:, :1] + 1e-3 * x[:, 1:equal]  # far closer than a product can tell
     x[:, equal] = x[:, 0]
     x = x.to(dtype)
     expected = (x.double().unsqueeze(-2) - x.double().unsqueeze(-3)).square().sum(dim=-1).sqrt()
     found = own_distances(x)
+    assert distances(x, x).equal(found)  # so wide a sample takes the product
+    torch.testing.assert_close(
+        Energy().inner(x.double(), found.double()), -0.5 * (expected * found.double()).sum(dim=(-2, -1))
+    )
     # In squares eps / CLOSE, so half of it in distances.
     torch.testing.assert_close(
         found.double(), expected, rtol=1e-11 if dtype == torch.float64 else 2e-4, atol=0

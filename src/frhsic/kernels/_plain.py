@@ -118,7 +118,9 @@ class Energy(_Anchored):
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the Gram matrix, shape ``(..., n, m)``."""
-        a, b = self._moved(a), self._moved(b)
+        same = a is b
+        a = self._moved(a)
+        b = a if same else self._moved(b)
         zero = a.new_zeros((*a.shape[:-2], 1, a.shape[-1]))
         return 0.5 * (distances(a, zero) + distances(b, zero).mT - distances(a, b))
 

@@ -13,6 +13,7 @@ Rule = Literal["median", "scale-free"]
 MEDIAN_ROWS = 2_000
 # Squared distances below this share of the squared norms are not left to cancelling.
 CLOSE = 1e-3
+_WIDE = 16  # columns from which one product is quicker than pair by pair
 
 
 def sum_dtype(K: Tensor) -> torch.dtype | None:
@@ -61,11 +62,13 @@ def self_exponent(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def distances(a: Tensor, b: Tensor) -> Tensor:
     """Return |a_i - b_j|, shape ``(..., n, m)``, exactly zero for equal rows and with gradient zero there."""
-    return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+    if a is b and a.shape[-1] >= _WIDE and not (a.requires_grad and torch.is_grad_enabled()):
+        return own_distances(a)
+    return _pair_by_pair(a, b)
 
 
 def own_distances(x: Tensor) -> Tensor:
-    """Return ``distances(x, x)`` without a gradient, by one product: several times as quick for wide rows.
+    """Return |x_i - x_j| without a gradient, by one product: several times as quick for wide rows.
 
     What is left of a product after cancelling has a relative error of eps / CLOSE in squares; pairs closer
     than that are taken one by one.
@@ -78,10 +81,14 @@ def own_distances(x: Tensor) -> Tensor:
     near.diagonal(dim1=-2, dim2=-1).fill_(False)
     *models, i, j = near.nonzero(as_tuple=True)
     if len(i) > squared.numel() // 8:
-        return distances(x, x)
-    squared[near] = (x[*models, i] - x[*models, j]).square().sum(dim=-1)
+        return _pair_by_pair(x, x)
+    squared[*models, i, j] = (x[*models, i] - x[*models, j]).square().sum(dim=-1)
     squared.diagonal(dim1=-2, dim2=-1).zero_()
     return squared.sqrt_()
+
+
+def _pair_by_pair(a: Tensor, b: Tensor) -> Tensor:
+    return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def median_bandwidth(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
