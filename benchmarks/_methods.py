@@ -29,9 +29,7 @@ class AsWritten(Dependence):
             raise ValueError(
                 "'weights' must be None: the published script has none. Got weights. Leave them out."
             )
-        # Distances by a product, as torch.cdist takes them at this size; their gradient is then one, too.
-        norms = z.square().sum(dim=-1, keepdim=True)
-        K = torch.exp(-(norms + norms.mT - 2.0 * z @ z.mT).clamp(min=0.0) / 2.0)
+        K = torch.exp(-self._squared(z) / 2.0)
         W = torch.exp(-((s.values - s.values.mT) ** 2) / (2.0 * 0.5**2))
         W.fill_diagonal_(0.0)
         V = (W / W.sum(dim=1, keepdim=True))[torch.randperm(len(s))[:32]]
@@ -39,6 +37,11 @@ class AsWritten(Dependence):
         own = ((V @ K) * V).sum(dim=-1)
         squared = own - 2.0 * (V @ to_all).squeeze(-1) + to_all.mean(dim=-2)
         return squared.clamp(min=1e-10).sqrt().mean(dim=-1)
+
+    def _squared(self, z: Tensor) -> Tensor:
+        # Distances by a product, as torch.cdist takes them at this size; their gradient is then one, too.
+        norms = z.square().sum(dim=-1, keepdim=True)
+        return (norms + norms.mT - 2.0 * z @ z.mT).clamp(min=0.0)
 
 
 @dataclass(frozen=True)

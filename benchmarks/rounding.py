@@ -1,4 +1,4 @@
-"""FREM on COMPAS by the published formula in single and in double precision (ten minutes)."""
+"""FREM on COMPAS by the published formula in single and in double precision (half an hour)."""
 
 import argparse
 import statistics
@@ -6,14 +6,26 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks._methods import AsWritten
 from benchmarks._protocol import SEEDS, published, published_gdp, split_of
 from benchmarks._record import Runs
 
+
+class PairByPair(AsWritten):
+    """The same with differences of rows in the place of a product, which does not cancel."""
+
+    def _squared(self, z: Tensor) -> Tensor:
+        return (z.unsqueeze(-2) - z.unsqueeze(-3)).square().sum(dim=-1)
+
+
 LAMS = (50.0, 100.0)
-PRECISIONS = {"single": torch.float32, "double": torch.float64}
+PRECISIONS = {
+    "single": (torch.float32, AsWritten()),
+    "single, distances pair by pair": (torch.float32, PairByPair()),
+    "double": (torch.float64, AsWritten()),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,12 +56,11 @@ def trained(lam: float, repeat: int, precision: str, epochs: int) -> dict[str, f
     """Train as the published script does, and return accuracy and GDP on the held-out rows."""
     data = split_of("compas", repeat)
     torch.manual_seed(SEEDS[repeat])
-    dtype = PRECISIONS[precision]
+    dtype, penalty = PRECISIONS[precision]
     x, y, s, x_test = (torch.as_tensor(part, dtype=dtype) for part in (data.x, data.y, data.s, data.x_test))
     encoder = nn.Sequential(nn.Linear(x.shape[1], 50), nn.SELU(), nn.Linear(50, 50)).to(dtype)
     head = nn.Linear(50, 1).to(dtype)
     optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=1e-3)
-    penalty = AsWritten()
     for _ in range(epochs):
         for rows in torch.randperm(len(x)).split(256):
             z = encoder(x[rows])
