@@ -17,7 +17,7 @@ class PairByPair(AsWritten):
     """The same with differences of rows in the place of a product, which does not cancel."""
 
     def _squared(self, z: Tensor) -> Tensor:
-        return (z.unsqueeze(-2) - z.unsqueeze(-3)).square().sum(dim=-1)
+        return (z[:, None] - z[None]).square().sum(dim=2)
 
 
 LAMS = (50.0, 100.0)

@@ -109,6 +109,18 @@ def test_frem_as_written_is_the_eipm_but_for_its_sample_of_rows():
         AsWritten()(z, s, torch.rand(30, dtype=torch.float64))
 
 
+def test_frem_as_written_rounds_in_a_stack_as_it_does_alone():
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(9, 1, 50, generator=generator) + 0.01 * torch.randn(9, 256, 50, generator=generator)
+    s = torch.rand(256, 1, generator=generator)
+
+    def value(z):
+        torch.manual_seed(0)  # which draws the rows
+        return AsWritten()(z, s)
+
+    assert value(z).equal(torch.stack([value(one) for one in z]))
+
+
 def test_mutual_information_is_that_of_the_published_formula():
     rng = np.random.default_rng(0)
     s = rng.integers(0, 20, 60) / 20.0
