@@ -336,7 +336,7 @@ def _seeds() -> list[dict[str, Any]]:
 
 
 def rounding_table() -> str:
-    """Return FREM on COMPAS by the published formula in two precisions, beside published and ours."""
+    """Return FREM on COMPAS by the published formula in three arithmetics, beside published and ours."""
     rows = []
     for row in json.loads((RESULTS / "rounding.json").read_text())["summary"]:
         line = [f"{row['lam']:g}", row["precision"]]
