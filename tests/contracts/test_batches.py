@@ -545,6 +545,12 @@ REFUSED = {
     "column": (TABLE, {"columns": ["Age"]}, ValueError, "columns of 'where'. Got 'Age'.*Did you mean 'age'"),
     "one column": (TABLE, {"columns": "age"}, ValueError, "'columns' must be a list"),
     "no column": (TABLE, {"columns": []}, ValueError, "'columns' must be a list"),
+    "same name": (
+        pa.table([TABLE["age"]] * 2, ["age", "age"]),
+        {"columns": ["age"]},
+        ValueError,
+        "names of columns must be distinct.*Got 'age' twice",
+    ),
     "no rows": (TABLE, {"batch_rows": 0}, ValueError, "'batch_rows' must be a positive"),
     "no rows of a piece": (TABLE, {"piece_rows": 1.5}, ValueError, "'piece_rows' must be a positive"),
     "store": ("nosuch://bank/x", {}, ValueError, "'nosuch://bank/x' must be readable"),

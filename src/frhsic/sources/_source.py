@@ -228,7 +228,8 @@ def selected(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa
     doubled = [column for column in wanted if names.count(column) > 1]
     if doubled:
         raise ValueError(
-            f"'columns' must be distinct in {where}. Got {show(doubled[:1])} twice. Rename one of the two."
+            f"names of columns must be distinct in {where}. Got {show(doubled[:1])} twice. "
+            "Rename one of the two."
         )
     return need_pyarrow().schema([(column, _plain(schema.field(column).type)) for column in wanted])
 
