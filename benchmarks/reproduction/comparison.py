@@ -318,14 +318,37 @@ def why(cell: Compared, cells: Sequence[Compared]) -> str:
 
 def with_other_seeds(cell: Compared) -> list[bool]:
     """Return for each other seed of weights and batches whether the cell is within; none if not trained."""
+    perfs, gdps = other_seeds(cell)
+    return [cell.perf.holds(perf) and cell.gdp.holds(gdp) for perf, gdp in zip(perfs, gdps, strict=True)]
+
+
+def other_seeds(cell: Compared) -> tuple[list[float], list[float]]:
+    """Return mean performance and mean GDP of a cell for each other seed; none if not trained."""
     means = {
         row["measure"]: row["means"]
         for row in _seeds()
         if (row["dataset"], row["method"], row["lam"]) == (cell.dataset, cell.method, cell.lam)
     }
-    sides = (("perf", cell.perf), ("gdp_grid", cell.gdp))
-    within = [[one.holds(mean) for mean in means.get(name, [])] for name, one in sides]
-    return [all(pair) for pair in zip(*within, strict=True)]
+    return means.get("perf", []), means.get("gdp_grid", [])
+
+
+def within_by_seed(method: str, cells: Sequence[Compared] | None = None) -> list[tuple[int, int]]:
+    """Return cells within and cells of Adult, COMPAS and Crime: ours, each other seed, the mean of them all.
+
+    None where a cell was not trained with other seeds.
+    """
+    known = comparison() if cells is None else cells
+    known = [cell for cell in known if cell.method == method and cell.dataset in ALIKE]
+    found = []
+    for cell in known:
+        perfs, gdps = other_seeds(cell)
+        perfs, gdps = [cell.perf.mean, *perfs], [cell.gdp.mean, *gdps]
+        pairs = [*zip(perfs, gdps, strict=True), (statistics.fmean(perfs), statistics.fmean(gdps))]
+        found.append([cell.perf.holds(perf) and cell.gdp.holds(gdp) for perf, gdp in pairs])
+    seeds = min(map(len, found), default=0)
+    if seeds <= 2:
+        return []
+    return [(sum(one), len(known)) for one in zip(*found, strict=True)]
 
 
 def _seeds() -> list[dict[str, Any]]:
@@ -361,16 +384,16 @@ def rounding_table() -> str:
 
 def seeds_table() -> str:
     """Return cells outside with other seeds of weights and batches: a mean of five splits for each seed."""
-    cells = {(cell.dataset, cell.method, cell.lam): cell for cell in comparison()}
     rows = []
-    for row in _seeds():
-        cell, gdp = cells[row["dataset"], row["method"], row["lam"]], row["measure"] == "gdp_grid"
-        one = cell.gdp if gdp else cell.perf
-        inside = sum(one.holds(mean) for mean in (one.mean, *row["means"]))
-        line = [TITLES[cell.dataset], cell.method, f"{cell.lam:g}", "GDP" if gdp else "performance"]
-        line += [f"{one.published:.3f} ± {one.tolerance:.3f}", f"{one.mean:.3f}"]
-        line += [", ".join(f"{mean:.3f}" for mean in row["means"]), f"{inside} of {1 + len(row['means'])}"]
-        rows.append(line)
+    for cell in outside():
+        names = ("performance", "GDP")
+        for name, one, means in zip(names, (cell.perf, cell.gdp), other_seeds(cell), strict=True):
+            if means:
+                inside = sum(one.holds(mean) for mean in (one.mean, *means))
+                line = [TITLES[cell.dataset], cell.method, f"{cell.lam:g}", name]
+                line += [f"{one.published:.3f} ± {one.tolerance:.3f}", f"{one.mean:.3f}"]
+                line += [", ".join(f"{mean:.3f}" for mean in means), f"{inside} of {1 + len(means)}"]
+                rows.append(line)
     header = [
         "dataset",
         "method",

@@ -186,6 +186,24 @@ def test_other_seeds_are_within_where_both_measures_are(monkeypatch, tmp_path):
     assert comparison.why(ours, [ours]) == "unexplained"
 
 
+def test_the_cells_within_are_counted_for_each_seed_and_for_their_mean(monkeypatch, tmp_path):
+    """Two cells and two other seeds: one cell is within with the second of them only, and in the mean."""
+    lams, perf = (5.0, 10.0), {5.0: [0.80, 0.80], 10.0: [0.76, 0.803]}
+    summary = [
+        {"dataset": "adult", "method": "FREM", "lam": lam, "measure": measure, "means": means}
+        for lam in lams
+        for measure, means in (("perf", perf[lam]), ("gdp_grid", [0.1, 0.1]))
+    ]
+    (tmp_path / "seeds.json").write_text(json.dumps({"summary": summary}))
+    monkeypatch.setattr(comparison, "RESULTS", tmp_path)
+    known = comparison.theirs([published_row("adult", "FREM", lam, 0.80, 0.001, 0.1, 0.0) for lam in lams])
+    made = [row("adult", "FREM", lam, 0, found, 0.1) for lam, found in zip(lams, (0.80, 0.83), strict=True)]
+    cells = comparison.comparison(comparison.Sweep(made), known)
+    assert comparison.within_by_seed("FREM", cells) == [(1, 2), (1, 2), (2, 2), (2, 2)]
+    (tmp_path / "seeds.json").write_text(json.dumps({"summary": summary[:2]}))
+    assert comparison.within_by_seed("FREM", cells) == []  # one cell was not trained with them
+
+
 def test_on_other_rows_a_cell_is_seen_from_unfair():
     """Ours is better by .02 and has twice the GDP, all along: nothing but rows."""
     unfair = [row("meps", "Unfair", 0.0, split, 0.82, 0.8) for split in range(3)]
