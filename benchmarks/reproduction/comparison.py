@@ -318,18 +318,18 @@ def why(cell: Compared, cells: Sequence[Compared]) -> str:
 
 def with_other_seeds(cell: Compared) -> list[bool]:
     """Return for each other seed of weights and batches whether the cell is within; none if not trained."""
-    perfs, gdps = other_seeds(cell)
-    return [cell.perf.holds(perf) and cell.gdp.holds(gdp) for perf, gdp in zip(perfs, gdps, strict=True)]
+    within = [[one.holds(mean) for mean in means] for one, means in other_seeds(cell)]
+    return [all(pair) for pair in zip(*within, strict=True)]
 
 
-def other_seeds(cell: Compared) -> tuple[list[float], list[float]]:
-    """Return mean performance and mean GDP of a cell for each other seed; none if not trained."""
+def other_seeds(cell: Compared) -> list[tuple[Beside, list[float]]]:
+    """Return performance and GDP of a cell, with their means for each other seed; none if not trained."""
     means = {
         row["measure"]: row["means"]
         for row in _seeds()
         if (row["dataset"], row["method"], row["lam"]) == (cell.dataset, cell.method, cell.lam)
     }
-    return means.get("perf", []), means.get("gdp_grid", [])
+    return [(cell.perf, means.get("perf", [])), (cell.gdp, means.get("gdp_grid", []))]
 
 
 def within_by_seed(method: str, cells: Sequence[Compared] | None = None) -> list[tuple[int, int]]:
@@ -339,15 +339,14 @@ def within_by_seed(method: str, cells: Sequence[Compared] | None = None) -> list
     """
     known = comparison() if cells is None else cells
     known = [cell for cell in known if cell.method == method and cell.dataset in ALIKE]
+    seeds = min((len(means) for cell in known for _, means in other_seeds(cell)), default=0)
+    if not seeds:
+        return []
     found = []
     for cell in known:
-        perfs, gdps = other_seeds(cell)
-        perfs, gdps = [cell.perf.mean, *perfs], [cell.gdp.mean, *gdps]
+        perfs, gdps = ([one.mean, *means[:seeds]] for one, means in other_seeds(cell))
         pairs = [*zip(perfs, gdps, strict=True), (statistics.fmean(perfs), statistics.fmean(gdps))]
         found.append([cell.perf.holds(perf) and cell.gdp.holds(gdp) for perf, gdp in pairs])
-    seeds = min(map(len, found), default=0)
-    if seeds <= 2:
-        return []
     return [(sum(one), len(known)) for one in zip(*found, strict=True)]
 
 
@@ -386,8 +385,7 @@ def seeds_table() -> str:
     """Return cells outside with other seeds of weights and batches: a mean of five splits for each seed."""
     rows = []
     for cell in outside():
-        names = ("performance", "GDP")
-        for name, one, means in zip(names, (cell.perf, cell.gdp), other_seeds(cell), strict=True):
+        for name, (one, means) in zip(("performance", "GDP"), other_seeds(cell), strict=True):
             if means:
                 inside = sum(one.holds(mean) for mean in (one.mean, *means))
                 line = [TITLES[cell.dataset], cell.method, f"{cell.lam:g}", name]
