@@ -155,7 +155,7 @@ class Gaussian(_Radial):
     """
 
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
-        return exponent(a, b, rate).clamp_min_(_floor(a)).exp_()
+        return exponent(a, b, rate, _floor(a)).exp_()
 
     def tiles(self, x: Tensor) -> Tiles:
         """Return blocks that cost one matrix product and one exponential each.
@@ -306,7 +306,7 @@ def _differentiable_gradient(x: Tensor, M: Tensor, rate: float | None, factor: f
     x = x - x.mean(dim=-2, keepdim=True)
     sigma: Tensor | float = _mean_distance(x) if rate is None else rate**-0.5
     x = x / sigma
-    W = M * exponent(x, x).clamp_min(_floor(x)).exp()
+    W = M * exponent(x, x, least=_floor(x)).exp()
     G = (2.0 * factor) * (W @ x - W.sum(dim=-1, keepdim=True) * x)
     if rate is None:
         G = G - (G * x).sum(dim=(-2, -1), keepdim=True) * x * (2.0 / x.shape[-2])
