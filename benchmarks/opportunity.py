@@ -3,7 +3,7 @@
 The published script penalises EO with bandwidths fixed at 1 and DP with median bandwidths, so that its two
 methods differ in two things; the text has median bandwidths throughout. All four are trained here. Batches
 with ten positives or fewer add nothing to the EO penalty, as published (``left_out`` counts them). The script
-scales on all rows; here scales are learned on the training rows.
+scales on all rows; here scales are learned on the training rows (``scaling`` compares them).
 """
 
 import argparse

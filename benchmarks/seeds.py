@@ -4,13 +4,14 @@ import argparse
 import itertools
 import os
 import statistics
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from benchmarks._methods import CONTENDERS, LAMS
 from benchmarks._pool import spread
-from benchmarks._protocol import SEEDS, split_of
+from benchmarks._protocol import SEEDS, Split, split_of
 from benchmarks._record import Runs
 from benchmarks.sweep import DATASETS, SLOW, measured
 from frhsic.estimators import fit_path
@@ -66,13 +67,16 @@ def _cost(task: Task) -> float:
 
 
 def worked(task: Task) -> tuple[Task, list[dict[str, float]]]:
-    """Train as the sweep does, but for the seed; return performance and GDP on the held-out rows."""
-    data = split_of(task.dataset, task.split)
-    seed = 1_000 * task.number + SEEDS[task.split]
-    estimator = CONTENDERS[task.method].estimator(
-        "lam", regression=data.regression, epochs=task.epochs, seed=seed
-    )
-    lams = CELLS[task.dataset, task.method]
+    """Train as the sweep does, but for the seed."""
+    data, seed = split_of(task.dataset, task.split), 1_000 * task.number + SEEDS[task.split]
+    return task, trained(task.method, data, CELLS[task.dataset, task.method], task.epochs, seed)
+
+
+def trained(
+    method: str, data: Split, lams: Sequence[float], epochs: int, seed: int
+) -> list[dict[str, float]]:
+    """Return performance and GDP on the held-out rows at each lambda, in one stacked pass."""
+    estimator = CONTENDERS[method].estimator("lam", regression=data.regression, epochs=epochs, seed=seed)
     torch.set_flush_denormal(True)  # as in the sweep
     try:
         path: list[Any] = fit_path(estimator, data.x, data.y, sensitive_features=data.s, lams=lams)
@@ -84,7 +88,7 @@ def worked(task: Task) -> tuple[Task, list[dict[str, float]]]:
         score = output if data.regression else torch.from_numpy(output).sigmoid().numpy()
         found = measured(output, score, data, slice(None))
         rows.append({"lam": lam, "perf": found["perf"], "gdp_grid": found["gdp_grid"]})
-    return task, rows
+    return rows
 
 
 def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
