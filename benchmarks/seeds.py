@@ -69,14 +69,14 @@ def _cost(task: Task) -> float:
 def worked(task: Task) -> tuple[Task, list[dict[str, float]]]:
     """Train as the sweep does, but for the seed."""
     data, seed = split_of(task.dataset, task.split), 1_000 * task.number + SEEDS[task.split]
-    return task, trained(task.method, data, CELLS[task.dataset, task.method], task.epochs, seed)
+    estimator = CONTENDERS[task.method].estimator(
+        "lam", regression=data.regression, epochs=task.epochs, seed=seed
+    )
+    return task, trained(estimator, data, CELLS[task.dataset, task.method])
 
 
-def trained(
-    method: str, data: Split, lams: Sequence[float], epochs: int, seed: int
-) -> list[dict[str, float]]:
+def trained(estimator: Any, data: Split, lams: Sequence[float]) -> list[dict[str, float]]:
     """Return performance and GDP on the held-out rows at each lambda, in one stacked pass."""
-    estimator = CONTENDERS[method].estimator("lam", regression=data.regression, epochs=epochs, seed=seed)
     torch.set_flush_denormal(True)  # as in the sweep
     try:
         path: list[Any] = fit_path(estimator, data.x, data.y, sensitive_features=data.s, lams=lams)
