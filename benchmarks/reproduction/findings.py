@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import scaling
 from benchmarks._methods import CONTENDERS, LAMS
 from benchmarks._record import RESULTS
 from benchmarks.reproduction._text import TITLES, markdown
@@ -309,6 +310,17 @@ def shrinking() -> dict[str, Numbers]:
     """Adult at lambda = 500 under each estimator and scale of Z, few epochs, mean of splits (finding 6)."""
     told: dict[str, Any] = json.loads((RESULTS / "collapse.json").read_text())
     return {**told["table"], "run": {"epochs": told["runs"][0]["epochs"], "splits": len(told["seeds"])}}
+
+
+def scaled() -> dict[str, Any]:
+    """How far scaling on all rows moves means over splits, in deviations over splits (finding 7)."""
+    rows = sorted(scaling.summary(), key=lambda row: abs(row["apart"]))
+    return {
+        "splits": min(row["splits"] for row in rows),
+        "median": float(np.median([abs(row["apart"]) for row in rows])),
+        "most": abs(rows[-1]["apart"]),
+        "where": f"{TITLES[rows[-1]['dataset']]} at lambda = {rows[-1]['lam']:g}",
+    }
 
 
 def blind_mi(sweep: Sweep | None = None) -> tuple[int, int]:

@@ -57,6 +57,7 @@ def page() -> str:
         ],
         conclusion=_conclusion(),
         collapse=findings.collapse(),
+        scaling=findings.scaled(),
         spread=spread,
         ours_spread=", ".join(
             f"{TITLES[name]} {found['ours']:.3f}" for name, found in spread.items() if "ours" in found
