@@ -7,14 +7,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
-
 from benchmarks._methods import CONTENDERS, LAMS
 from benchmarks._pool import spread
 from benchmarks._protocol import SEEDS, Split, split_of
 from benchmarks._record import Runs
-from benchmarks.sweep import DATASETS, SLOW, measured
-from frhsic.estimators import fit_path
+from benchmarks.sweep import DATASETS, SLOW, measured, predicted, stacked
 
 # Of these two most cells are outside. LAFTR has fewer than nine in ten within: all of its grid.
 CELLS: dict[tuple[str, str], tuple[float, ...]] = {
@@ -77,16 +74,9 @@ def worked(task: Task) -> tuple[Task, list[dict[str, float]]]:
 
 def trained(estimator: Any, data: Split, lams: Sequence[float]) -> list[dict[str, float]]:
     """Return performance and GDP on the held-out rows at each lambda, in one stacked pass."""
-    torch.set_flush_denormal(True)  # as in the sweep
-    try:
-        path: list[Any] = fit_path(estimator, data.x, data.y, sensitive_features=data.s, lams=lams)
-    finally:
-        torch.set_flush_denormal(False)
     rows = []
-    for lam, model in zip(lams, path, strict=True):
-        output = model.predict(data.x_test) if data.regression else model.decision_function(data.x_test)
-        score = output if data.regression else torch.from_numpy(output).sigmoid().numpy()
-        found = measured(output, score, data, slice(None))
+    for lam, model in zip(lams, stacked(estimator, data, lams=lams), strict=True):
+        found = measured(*predicted(model, data), data, slice(None))
         rows.append({"lam": lam, "perf": found["perf"], "gdp_grid": found["gdp_grid"]})
     return rows
 

@@ -180,12 +180,7 @@ def trained(
     )
     forms = {"lam": {"lams": strengths}, "budget": {"budgets": strengths}}
     start = time.perf_counter()
-    # Kernels of a fixed bandwidth reach numbers below 1e-38, with which a step takes three times as long.
-    torch.set_flush_denormal(True)
-    try:
-        path: list[Any] = fit_path(estimator, data.x, data.y, sensitive_features=data.s, **forms[cell.form])
-    finally:
-        torch.set_flush_denormal(False)  # scipy's trees need these numbers
+    path = stacked(estimator, data, **forms[cell.form])
     seconds = time.perf_counter() - start
     if cell.form == "budget":
         path = path[1:]  # the first is the unconstrained one
@@ -197,11 +192,26 @@ def trained(
     return path, seconds
 
 
+def stacked(estimator: Any, data: Split, **strengths: Sequence[float]) -> list[Any]:
+    """Train an estimator at each of its strengths, in one pass."""
+    # Kernels of a fixed bandwidth reach numbers below 1e-38, with which a step takes three times as long.
+    torch.set_flush_denormal(True)
+    try:
+        return list(fit_path(estimator, data.x, data.y, sensitive_features=data.s, **strengths))
+    finally:
+        torch.set_flush_denormal(False)  # scipy's trees need these numbers
+
+
+def predicted(model: Any, data: Split) -> tuple[Array, Array]:
+    """Return logits and probabilities of the held-out rows, or predictions twice."""
+    output = model.predict(data.x_test) if data.regression else model.decision_function(data.x_test)
+    return output, output if data.regression else 1.0 / (1.0 + np.exp(-output))
+
+
 def judged(model: Any, data: Split, probed: Any) -> dict[str, Any]:
     """Return performance and dependence on the held-out rows; probes of Z learn from training rows."""
     z, s = model.transform(data.x_test), data.s_test
-    output = model.predict(data.x_test) if data.regression else model.decision_function(data.x_test)
-    score = output if data.regression else 1.0 / (1.0 + np.exp(-output))
+    output, score = predicted(model, data)
     z_probed, s_probed = model.transform(data.x[probed]), data.s[probed]
     linear = LinearRegression().fit(z_probed, s_probed)
     boosted = HistGradientBoostingRegressor(random_state=0).fit(z_probed, s_probed)

@@ -160,6 +160,14 @@ def test_halves_of_the_held_out_rows_are_judged_like_the_whole():
     assert alone["gdp_population"] == found["gdp_population_a"]
 
 
+@NEEDS_DATA
+def test_scaling_on_all_rows_moves_held_out_rows_into_the_range():
+    train, every = (sweep.split_of("compas", 1, on_all=one) for one in (False, True))
+    assert train.x_test.max() > 1 >= every.x_test.max()
+    assert (train.x != every.x).any(axis=0).sum() > 1
+    np.testing.assert_array_equal(train.y_test, every.y_test)
+
+
 def square(number):
     return number**2
 

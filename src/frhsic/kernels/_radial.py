@@ -14,6 +14,7 @@ from frhsic.kernels._scale import (
     Rule,
     distances,
     exponent,
+    held,
     median_bandwidth,
     scale_free_bandwidth,
     self_exponent,
@@ -209,7 +210,7 @@ class Laplace(_Radial):
     """
 
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
-        return (-(rate**0.5) * distances(a, b)).clamp_min_(_floor(a)).exp_()
+        return held(-(rate**0.5) * distances(a, b), _floor(a)).exp_()
 
 
 class InverseMultiquadric(_Radial):

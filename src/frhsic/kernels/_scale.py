@@ -41,16 +41,16 @@ def exponent(a: Tensor, b: Tensor, rate: float = 1.0, least: float = -torch.inf)
         gap = a - b.mT
         squared = gap * gap if gap.requires_grad else gap.mul_(gap)
         E = squared.mul_(-0.5 * rate)  # never above zero
-        return E if least == -torch.inf else _held(E, least)
+        return E if least == -torch.inf else held(E, least)
     centre = a.detach().mean(dim=-2, keepdim=True)
     if a is b:
-        return _held(self_exponent(a - centre)[0].mul_(rate), least)
+        return held(self_exponent(a - centre)[0].mul_(rate), least)
     a, b = a - centre, b - centre
     half_a, half_b = (0.5 * (x * x).sum(dim=-1) for x in (a, b))
-    return _held((a @ b.mT).sub_(half_a.unsqueeze(-1)).sub_(half_b.unsqueeze(-2)).mul_(rate), least)
+    return held((a @ b.mT).sub_(half_a.unsqueeze(-1)).sub_(half_b.unsqueeze(-2)).mul_(rate), least)
 
 
-def _held(E: Tensor, least: float) -> Tensor:
+def held(E: Tensor, least: float) -> Tensor:
     """Hold E between ``least`` and zero, in place and outside the graph.
 
     Above zero is rounding, which exp would blow up. A gradient need not know of either bound, and the masks
