@@ -336,6 +336,6 @@ def summary(sweep: Sweep | None = None) -> str:
     return (
         f"{markdown(header, rows)}\nMean rank over Adult, ACS, MEPS, COMPAS and Crime (household size in the "
         "published columns, racial composition in ours); in brackets on how many of the datasets the method "
-        "is best or not separated from the best. Ranks are among seven methods in the published columns, "
-        "among eight by lambda, among six by budget.\n"
+        f"is best or not separated from the best. Ranks are among {len(before[0])} methods in the "
+        f"published columns, {len(ranks[0])} by lambda and {len(ranks[-1])} by budget.\n"
     )
