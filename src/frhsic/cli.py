@@ -1708,7 +1708,8 @@ def _dispatch(arguments: list[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             _say(message, wrap=False)
             return 2
-        raise Refusal(f"{message}. Look at: frhsic --help") from None
+        context = getattr(error, "ctx", None)
+        raise Refusal(f"{message}. Look at: {context.command_path if context else 'frhsic'} --help") from None
     return code if isinstance(code, int) else 0
 
 

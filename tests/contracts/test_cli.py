@@ -416,7 +416,7 @@ CASES = {
     "no folder": (AUDIT.format("scores.csv") + " --json no/a.json", "--json must", "Make the folder"),
     "output is a folder": (AUDIT.format("scores.csv") + " --report .", "--report must", "Add a file name"),
     "output is the input": (AUDIT.format("scores.csv") + " --json scores.csv", "--json must not", "another"),
-    "no such option": (AUDIT.format("scores.csv") + " --frobnicate", "--frobnicate", "--help"),
+    "no such option": (AUDIT.format("scores.csv") + " --frobnicate", "--frobnicate", "frhsic audit --help"),
     "option left out": ("audit scores.csv --sensitive age", "--score", "--help"),
     "no such command": ("adit scores.csv", "adit", "--help"),
     "corrupt model": ("predict garbage.csv scores.csv -o out.csv", "MODEL must", "Train it again"),
