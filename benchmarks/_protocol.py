@@ -146,6 +146,17 @@ def split_of(name: str, repeat: int, *, on_all: bool = False) -> Split:
     return Split(x, y[train], s[train], x_test, y[test], s[test], data.regression)
 
 
+def output_of(model: Any, x: Array, *, regression: bool) -> Array:
+    """Return the logits of some rows, or the predictions of a regression."""
+    output: Array = model.predict(x) if regression else model.decision_function(x)
+    return output
+
+
+def score_of(output: Array, *, regression: bool) -> Array:
+    """Return the probabilities of logits, or the predictions of a regression as they are."""
+    return output if regression else 1.0 / (1.0 + np.exp(-output))
+
+
 def three_parts(n: int, repeat: int) -> tuple[Rows, Rows, Rows]:
     """Return the rows of the 70/15/15 split of the published selection script: train, validation, test."""
     order = np.random.RandomState(SEEDS[repeat]).permutation(n)
@@ -228,7 +239,7 @@ def see(
     parts = {}
     for name, rows in asked.items():
         x = preprocessor.transform(data.bunch.data.iloc[rows])
-        output = model.predict(x) if data.regression else model.decision_function(x)
+        output = output_of(model, x, regression=data.regression)
         parts[name] = Part(model.transform(x), output, data.s[rows], data.y[rows])
     low, high = data.s[train].min(), data.s[train].max()
     seen = Seen(parts, float(low), float(high), training_commit(), seconds)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._protocol import SEEDS, Array, Data, Seen, dataset, published, see, small_parts
+from benchmarks._protocol import SEEDS, Array, Data, Seen, dataset, published, score_of, see, small_parts
 from benchmarks._record import DOCS, Runs
 from frhsic import HSIC
 from frhsic.inference import certify
@@ -106,7 +106,7 @@ def judge(data: Data, seen: Seen, n_permutations: int) -> dict[str, Any]:
     anchors = anchors - anchors.mean(axis=1, keepdims=True)  # (64, n): each f = k(z0, .) has norm one
     variances = (anchors**2).mean(axis=1)
     along = np.cumsum((anchors @ E) ** 2, axis=1) / n  # (64, m): |P_m d|^2 / n
-    own = part.output if data.regression else 1.0 / (1.0 + np.exp(-part.output))
+    own = score_of(part.output, regression=data.regression)
     gaps = np.cumsum(E * (E.T @ (own - own.mean())), axis=1)  # (n, m): P_m d
     by_m = [
         {

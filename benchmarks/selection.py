@@ -27,6 +27,7 @@ from benchmarks._protocol import (
     published,
     published_gdp,
     published_law,
+    score_of,
     see,
     three_parts,
 )
@@ -93,7 +94,7 @@ def published_test(z: Array, s: Array) -> dict[str, float]:
 def judge(data: Data, seen: Seen, seed: int, n_permutations: int) -> dict[str, Any]:
     """Return tests and limits on the validation rows, performance and GDP on the test rows."""
     z, s = seen.parts["validation"].z, seen.s_unit("validation")
-    views = {"z": z, "prediction": predicted(data, seen.parts["validation"].output)}
+    views = {"z": z, "prediction": score_of(seen.parts["validation"].output, regression=data.regression)}
     found: dict[str, Any] = {}
     # The rows are in random order already: the first are a random sample.
     for title, rows in (("few", slice(FEW)), ("all", slice(None))):
@@ -119,7 +120,7 @@ def judge(data: Data, seen: Seen, seed: int, n_permutations: int) -> dict[str, A
             "seconds": round(time.perf_counter() - start, 1),
         }
     test, s_test = seen.parts["test"], seen.s_unit("test")
-    own = torch.from_numpy(predicted(data, test.output))
+    own = torch.from_numpy(score_of(test.output, regression=data.regression))
     found["gdp"] = GDP()(own, torch.from_numpy(s_test)).item()
     found["gdp_published"] = published_gdp(test.output, s_test)
     if data.regression:
@@ -129,11 +130,6 @@ def judge(data: Data, seen: Seen, seed: int, n_permutations: int) -> dict[str, A
     found["r2"] = recovered(z, s, test.z, s_test)
     found["spread_of_z"] = float(np.sqrt(z.var(axis=0).sum()))
     return found
-
-
-def predicted(data: Data, output: Array) -> Array:
-    """Return probabilities, or the prediction of a regression."""
-    return output if data.regression else 1.0 / (1.0 + np.exp(-output))
 
 
 def recovered(z: Array, s: Array, z_test: Array, s_test: Array) -> float:

@@ -22,8 +22,10 @@ from benchmarks._protocol import (
     SEEDS,
     Array,
     Split,
+    output_of,
     published_gdp,
     published_mi,
+    score_of,
     split_of,
     training_commit,
 )
@@ -204,8 +206,8 @@ def stacked(estimator: Any, data: Split, **strengths: Sequence[float]) -> list[A
 
 def predicted(model: Any, data: Split) -> tuple[Array, Array]:
     """Return logits and probabilities of the held-out rows, or predictions twice."""
-    output = model.predict(data.x_test) if data.regression else model.decision_function(data.x_test)
-    return output, output if data.regression else 1.0 / (1.0 + np.exp(-output))
+    output = output_of(model, data.x_test, regression=data.regression)
+    return output, score_of(output, regression=data.regression)
 
 
 def judged(model: Any, data: Split, probed: Any) -> dict[str, Any]:
