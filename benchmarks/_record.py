@@ -86,6 +86,17 @@ def write(name: str, result: dict[str, Any]) -> Path:
     return path
 
 
+def write_section(page: str, mark: str, text: str, result: str) -> None:
+    """Write a text between two marks of a page of the docs, with what made the result."""
+    header = json.loads((RESULTS / result).read_text())
+    commits = sorted({run["commit"][:12] for run in header["runs"]})
+    made = f"Made by `{header['command']}` at commit {', '.join(commits)}, seed {header['seed']}."
+    begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
+    path = DOCS / page
+    before, _, rest = path.read_text().partition(begin)
+    path.write_text(f"{before}{begin}\n{text}\n\n{made}\n{end}{rest.partition(end)[2]}")
+
+
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a table of results; none where it is not yet."""
     if not path.exists():

@@ -105,7 +105,7 @@ class Task:
                 found[f"performance_{where}"] = float(np.mean((score > 0.5) == y))
             # All rows at once, by the measure itself and not by the training loop.
             found[f"dependence_{where}"] = normalized_hsic(score, s)
-            found[f"gdp_{where}"] = GDP()(torch.from_numpy(score), torch.from_numpy(s)).item()
+            found[f"gdp_{where}"] = GDP(0.1)(torch.from_numpy(score), torch.from_numpy(s)).item()
         return found
 
     def boosted(self, model: Any) -> float:

@@ -50,7 +50,7 @@ def judge(model: FRHSICClassifier, split: Split) -> dict[str, float]:
     white = HSIC(Gaussian("scale-free", whiten=True), estimator="unbiased", normalized=True)
     return {
         "accuracy": model.score(split.x_test, split.y_test),
-        "gdp_probabilities": GDP()(torch.from_numpy(probability), s_test).item(),
+        "gdp_probabilities": GDP(0.1)(torch.from_numpy(probability), s_test).item(),
         "gdp_published": published_gdp(model.decision_function(split.x_test), split.s_test),
         "spread": float(np.sqrt(variances.sum())),
         "first_direction": float(variances[-1] / variances.sum()),

@@ -170,14 +170,15 @@ def outcomes(n: int, regime: str, draw: int) -> Iterator[Outcome]:
             normal=interval.method.startswith("normal"),
         )
     seed = int(g.integers(2**31))
-    h = 0.1 * float(s.max() - s.min())  # the default: a tenth of the range
-    band = conditional_curve(z, s, level=LEVEL, n_draws=MULTIPLIERS, random_state=seed)
+    h = 0.1 * float(s.max() - s.min())
+    band = conditional_curve(z, s, level=LEVEL, bandwidth_s=0.1, n_draws=MULTIPLIERS, random_state=seed)
     yield held("band, smoothed", band, rho / (1.0 + h * h) * np.array(band.points))
     low, high = gdp_from_band(band)
     gdp = smoothed_gdp(rho, h)
     yield Outcome("GDP from the band", gdp < low, gdp > high, high - low, 0.5 * (low + high))
-    band = conditional_curve(scores, ages, level=LEVEL, smooth=False, n_draws=MULTIPLIERS, random_state=seed)
-    yield held("band, level means", band, rho * (np.array(band.points) - LEVELS.mean()) / LEVELS.std())
+    labels = ages.astype(int).astype(str)  # categories: a mean at each, however few its rows
+    band = conditional_curve(scores, labels, level=LEVEL, n_draws=MULTIPLIERS, random_state=seed)
+    yield held("band, level means", band, rho * standard_levels()[np.array(band.points, dtype=int)])
     fixed = HSIC(Gaussian(1.0), Gaussian(1.0))
     certificate = certify(z, s, dependence=fixed, delta=1.0 - LEVEL, n_permutations=19, random_state=seed)
     for kind, bound in (("finite-sample", "population"), ("asymptotic", "population_asymptotic")):

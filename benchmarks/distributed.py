@@ -50,7 +50,7 @@ def judged(score: torch.Tensor, y: torch.Tensor, s: torch.Tensor) -> dict[str, f
     measure = HSIC(Gaussian("scale-free"), estimator="unbiased", normalized=True)
     return {
         "accuracy": float(((score > 0.5) == (y == 1)).double().mean()),
-        "gdp": GDP()(score, s).item(),
+        "gdp": GDP(0.1)(score, s).item(),
         "hsic": measure(score, s).item(),
     }
 

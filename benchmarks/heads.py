@@ -173,7 +173,7 @@ def fitted(model: Any, data: Split, kind: str) -> list[dict[str, Any]]:
             {
                 "head": name,
                 "perf": perf,
-                "gdp_population": GDP()(torch.from_numpy(score), torch.from_numpy(data.s_test)).item(),
+                "gdp_population": GDP(0.1)(torch.from_numpy(score), torch.from_numpy(data.s_test)).item(),
                 "gdp_grid": published_gdp(score, data.s_test),
                 "gdp_published": published_gdp(output, data.s_test),
                 "commit": commit,

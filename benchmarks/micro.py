@@ -252,9 +252,9 @@ def measure_gdp(arguments: argparse.Namespace) -> dict[str, Any]:
     f = torch.sigmoid(s.square() - 1.0 + 0.3 * drawn(n, seed=3, dtype=torch.float64))
     ages = (40 + 15 * s).round().clamp(17, 90)
     calls: dict[str, Call] = {
-        "continuous": lambda: GDP()(f, s),
-        "integer": lambda: GDP()(f, ages),
-        "grid": lambda: GDP(weighting="grid")(f, s),
+        "continuous": lambda: GDP(0.1)(f, s),
+        "integer": lambda: GDP(0.1)(f, ages),
+        "grid": lambda: GDP(0.1, weighting="grid")(f, s),
     }
     seconds = medians(calls, arguments.rounds, warm_up=1)
     rows = slice(0, 20_000)
@@ -262,7 +262,7 @@ def measure_gdp(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "n": n,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "error against the exact sum at n = 20,000": abs(GDP()(f[rows], s[rows]).item() - exact),
+        "error against the exact sum at n = 20,000": abs(GDP(0.1)(f[rows], s[rows]).item() - exact),
     }
 
 

@@ -38,7 +38,7 @@ if what == "frhsic audit":
 else:
     resource.setrlimit(resource.RLIMIT_AS, (int(most * 1e9), int(most * 1e9)))
     import numpy as np, pyarrow.parquet
-    table = pyarrow.parquet.read_table(path)
+    table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
     rows = np.random.default_rng(0).permutation(table.num_rows)[:n]
     score, age, rich = (table[name].to_numpy()[rows] for name in ("score", "age", "rich"))
     z, s = score.astype(float), age.astype(float)

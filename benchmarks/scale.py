@@ -92,7 +92,7 @@ def _shuffled(plain: Path, number: int, n: int) -> pa.Table:
     parts = []
     share = n // FILES
     for file in sorted(plain.glob("*.parquet")):
-        group = pq.ParquetFile(file).read_row_group(number % GROUPS)
+        group = pq.ParquetFile(file, page_checksum_verification=True).read_row_group(number % GROUPS)
         parts.append(group.slice(number // GROUPS * share, share))
     return pa.concat_tables(parts).combine_chunks().take(rng("shuffle", number).permutation(n))
 
@@ -126,7 +126,7 @@ def bare_loop(file: Path) -> None:
     A, B = torch.randn(of_z, len(Z), generator=g), torch.randn(of_s, 1, generator=g) / 14.0
     X, Y = (torch.empty(n, BLOCK + 16) for n in FEATURES)
     total = torch.zeros(FEATURES, dtype=torch.float64)
-    with pq.ParquetFile(file) as whole:
+    with pq.ParquetFile(file, page_checksum_verification=True) as whole:
         for batch in whole.iter_batches(65_536, columns=[*Z, S], use_threads=False):
             array = np.empty((batch.num_rows, len(Z)), np.float32)
             for j, name in enumerate(Z):

@@ -47,7 +47,7 @@ LIMITS: dict[str, tuple[str, Dependence | None, float]] = {
     "HSIC < 0.01": ("z", None, 0.01),
     "HSIC < 0.05": ("z", None, 0.05),
     "HSIC of whitened Z < 0.05": ("z", WHITENED, 0.05),
-    "GDP < 0.05": ("prediction", GDP(), 0.05),
+    "GDP < 0.05": ("prediction", GDP(0.1), 0.05),
 }
 FEW = 1_000  # rows the published script tests on
 PUBLISHED_NAMES = {"adult": "adult", "crime": "communities", "compas": "compas"}
@@ -121,7 +121,7 @@ def judge(data: Data, seen: Seen, seed: int, n_permutations: int) -> dict[str, A
         }
     test, s_test = seen.parts["test"], seen.s_unit("test")
     own = torch.from_numpy(score_of(test.output, regression=data.regression))
-    found["gdp"] = GDP()(own, torch.from_numpy(s_test)).item()
+    found["gdp"] = GDP(0.1)(own, torch.from_numpy(s_test)).item()
     found["gdp_published"] = published_gdp(test.output, s_test)
     if data.regression:
         found["mse"] = float(((test.output - test.y) ** 2).mean())

@@ -70,7 +70,7 @@ def one_pass(folder: Path, rows: int, lam: float) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "rows per CPU second": round(rows / busy),
         "accuracy": round(float(np.mean((score > 0.5) == test["label"].to_numpy())), 4),
-        "gdp": round(GDP()(torch.from_numpy(score), torch.from_numpy(age)).item(), 4),
+        "gdp": round(GDP(0.1)(torch.from_numpy(score), torch.from_numpy(age)).item(), 4),
     }
 
 

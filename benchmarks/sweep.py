@@ -244,7 +244,7 @@ def measured(output: Array, score: Array, data: Split, rows: slice) -> dict[str,
         "perf": float(perf),
         "base": float(base),
         "gdp_grid": published_gdp(output[rows], s),
-        "gdp_population": GDP()(torch.from_numpy(score[rows]), torch.from_numpy(s)).item(),
+        "gdp_population": GDP(0.1)(torch.from_numpy(score[rows]), torch.from_numpy(s)).item(),
     }
 
 

@@ -169,7 +169,7 @@ class Law:
 
     def gdp(self, q: Array) -> float:
         """Return the GDP of predicted probabilities under the law of S."""
-        return GDP()(torch.from_numpy(q), torch.from_numpy(self.s)).item()
+        return GDP(0.1)(torch.from_numpy(q), torch.from_numpy(self.s)).item()
 
     @cached_property
     def references(self) -> list[dict[str, Any]]:
