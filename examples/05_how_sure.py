@@ -37,14 +37,14 @@ print(certificate.bound("population"))
 print(certificate.bound("worst_head"))
 
 # %%
-# Where along age: the mean score at each age, smoothed, with a band that covers the whole curve at once.
-curve = conditional_curve(score, s, smooth=True, random_state=0)
+# Where along age: the mean score at each age, with a band that covers the whole curve at once.
+curve = conditional_curve(score, s, random_state=0)
 print(curve)
 figure, axis = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
 axis.fill_between(
     curve.points, curve.low, curve.high, color="#56B4E9", alpha=0.35, label="95 % band, whole curve"
 )
-axis.plot(curve.points, curve.mean, color="#0072B2", linewidth=2, label="mean score, smoothed along age")
+axis.plot(curve.points, curve.mean, color="#0072B2", linewidth=2, label="mean score at each age")
 axis.axhline(curve.overall, color="black", linestyle="--", linewidth=1, label="overall mean")
 axis.set(xlabel="age", ylabel="score")
 axis.legend(fontsize=8, loc="lower right")

@@ -6,7 +6,7 @@
 >>> round(frhsic.HSIC(normalized=True)(score, age).item(), 2)
 0.33
 >>> round(frhsic.GDP()(score / score.max(), age).item(), 2)  # mean gap of the score along age
-0.2
+0.26
 """
 
 import logging

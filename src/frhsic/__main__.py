@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> int:
     """Run the command line, or say in one sentence what is missing to run it."""
+    if sys.stderr is None:  # closed by the caller: the exit code has to tell
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        # Nothing is run: its output would be lost, or end in the next file that is opened.
+        sys.stderr.write("Error: standard output must be open. Got it closed. To discard it: > /dev/null\n")
+        return 2
     try:
         from frhsic.cli import run
     except ModuleNotFoundError as error:

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from frhsic.data import Sensitive, to_matrix, to_sensitive, to_weights
+from frhsic.data import Sensitive, check_aligned, to_matrix, to_sensitive, to_weights
 from frhsic.dependence import EIPM, GDP, HSIC, Adversary, BinnedMMD, DistanceCovariance
 from frhsic.engine import Training
 from frhsic.estimators import FRHSICClassifier, FRHSICRegressor
@@ -197,6 +197,7 @@ class Residualizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # ty
                 "'sensitive_features' must be passed to fit. Got None. Pass them. Inside a Pipeline or a "
                 "search, first call sklearn.set_config(enable_metadata_routing=True)."
             )
+        check_aligned(X=X, sensitive_features=sensitive_features, sample_weight=sample_weight)
         x = to_matrix(X).numpy()
         validate_data(self, X, skip_check_array=True, reset=True)
         columns = _indicators(to_sensitive(sensitive_features, n_rows=len(x)))

@@ -7,6 +7,7 @@ exit code 1. Everything heavy is imported inside the commands, so that ``--help`
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
 import errno
 import importlib.metadata
@@ -45,6 +46,9 @@ _TITLES = dict(
         strict=True,
     )
 )
+# Beside the outcome: the gap within the favourable label, within each label, and of outcome minus score.
+_OUTCOME_MEASURES = ("equal_opportunity", "equalized_odds", "calibration_gap")
+_ENDS = {"estimate": "estimate", "lower": "low", "upper": "high"}
 _RULES = ("within", "lowest", "knee", "not-rejected", "equivalent")
 _PICTURES = (".png", ".svg", ".pdf")
 _FEWEST = 52  # rows to choose on: fewer cannot be whitened in a representation of 50 columns
@@ -109,6 +113,15 @@ _Json = Annotated[Path | None, typer.Option("--json", metavar="OUT.json", help="
 _DropMissing = Annotated[
     bool, typer.Option("--drop-missing", help="Leave out rows in which one of the named columns is empty.")
 ]
+_MissingValues = Annotated[
+    str | None,
+    typer.Option(
+        "--missing-values",
+        metavar="LIST",
+        help="Cells that stand for no value, such as unknown,-999. They count as empty in every column that "
+        "is read.",
+    ),
+]
 
 
 # ---- audit -------------------------------------------------------------------------------------------------
@@ -140,11 +153,19 @@ def audit(
         typer.Option("--positive", metavar="LABEL", help="The favourable outcome; else the last label."),
     ] = None,
     weight: _Weight = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", metavar="COL", help="Rows of equal COL, such as a person, may depend on one another."
+        ),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="OUT.html", help="Write a report with pictures.")
     ] = None,
     as_json: _Json = None,
-    level: Annotated[float, typer.Option("--level", help="The confidence of intervals and bands.")] = 0.95,
+    level: Annotated[
+        float, typer.Option("--level", help="The confidence of each interval, and of all claims together.")
+    ] = 0.95,
     seed: _Seed = 0,
     trained_on: Annotated[
         bool | None,
@@ -157,10 +178,22 @@ def audit(
         typer.Option(
             "--fail-above",
             metavar="MEASURE=X",
-            help=f"Exit with 1 if a measure is above X on any sensitive column: {', '.join(_MEASURES)}.",
+            help=f"Exit with 1 if a measure is above X on any sensitive column: {', '.join(_MEASURES)}; with "
+            f"--label also {', '.join(_OUTCOME_MEASURES)}.",
         ),
     ] = None,
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            "--fail-on",
+            metavar="END",
+            help="What --fail-above compares. estimate; upper: the upper end of the interval, so that only "
+            "what is shown to be below passes; lower: the lower end, so that only what is shown to be above "
+            "fails.",
+        ),
+    ] = "estimate",
     drop_missing: _DropMissing = False,
+    missing_values: _MissingValues = None,
     query: Annotated[
         str | None, typer.Option("--query", metavar="SELECT", help="What to read from a database.")
     ] = None,
@@ -191,11 +224,11 @@ def audit(
       frhsic audit scores.csv --score score --sensitive age
       frhsic audit scores.csv --score score --sensitive age --sensitive sex --label income --held-out
       frhsic audit scores.csv --score score --sensitive age --report audit.html --json audit.json
-      frhsic audit scores.csv --score score --sensitive age --fail-above gdp=0.5
+      frhsic audit scores.csv --score score --sensitive age --fail-above gdp=0.25
       frhsic audit 'scores/*.parquet' --score score --sensitive age --report audit.html
       frhsic audit BANK_DATABASE --query "SELECT score, age FROM scores" --score score --sensitive age
     """  # noqa: D301
-    limits = _limits(fail_above or [], several=len(set(score)) > 1)
+    limits = _limits(fail_above or [], fail_on, several=len(set(score)) > 1, outcome=label is not None)
     kinds = _kinds(kind or [], sensitive)
     if not 0 < level < 1:
         raise Refusal(f"--level must lie between 0 and 1. Got {level:g}. Pass 0.95, say.")
@@ -204,8 +237,15 @@ def audit(
     _check_outputs({"--report": report, "--json": as_json}, Path(file))
     if engine not in _ENGINES:
         raise Refusal(f"--engine must be one of {', '.join(_ENGINES)}. Got {_quoted(engine)}. Leave it out.")
-    options = {"--score": score, "--sensitive": sensitive, "--label": label, "--weight": weight}
-    source = _large(file, query, engine, options, drop_missing=drop_missing)
+    options = {
+        "--score": score,
+        "--sensitive": sensitive,
+        "--label": label,
+        "--weight": weight,
+        "--group": group,
+    }
+    placeholders = _placeholders(missing_values)
+    source = _large(file, query, engine, options, placeholders, drop_missing=drop_missing)
     with _busy("Loading"):
         from frhsic.auditing import audit as run_audit
         from frhsic.auditing import audit_source
@@ -216,7 +256,7 @@ def audit(
                 "--partials must come with a sketch. Got rows that are read as they are. "
                 "Leave it out, or add --engine local."
             )
-        table = _columns(Path(file), options)
+        table = _columns(Path(file), options, placeholders)
         if drop_missing:
             table = _without_missing(table, table.column_names)
         with _told():
@@ -225,6 +265,7 @@ def audit(
                 sensitive_features=table.select(list(dict.fromkeys(sensitive))),
                 y_true=None if label is None else table.column(label),
                 sample_weight=None if weight is None else table.column(weight),
+                groups=None if group is None else table.column(group),
                 kinds=kinds,
                 level=level,
                 random_state=seed,
@@ -232,11 +273,6 @@ def audit(
                 positive_label=_positive(positive, table, label),
             )
     else:
-        if kinds is not None:
-            raise Refusal(
-                "--kind must be left out where rows are sketched. Got one. Write the column as text to make "
-                "it categorical."
-            )
         with _told(), _watched() as watch:
             found = audit_source(
                 source,
@@ -244,6 +280,8 @@ def audit(
                 sensitive_features=sensitive,
                 y_true=label,
                 sample_weight=weight,
+                kinds=kinds,
+                groups=group,
                 level=level,
                 random_state=seed,
                 trained_on=trained_on,
@@ -262,11 +300,17 @@ def audit(
     for path in (report, as_json):
         if path is not None:
             _say(f"Wrote {path}.")
-    raise typer.Exit(_gate(found, limits))
+    raise typer.Exit(_gate(found, limits, fail_on))
 
 
 def _large(
-    file: str, query: str | None, engine: str, options: dict[str, Any], *, drop_missing: bool
+    file: str,
+    query: str | None,
+    engine: str,
+    options: dict[str, Any],
+    placeholders: Sequence[str],
+    *,
+    drop_missing: bool,
 ) -> Source | None:
     """Return the rows as a source where they are to be sketched; None where they can be read as they are."""
     from frhsic.sources import column_names, open_source, open_sql
@@ -274,6 +318,7 @@ def _large(
     if query is not None:
         with _busy("Asking the database"):
             source = open_sql(file, query, allow_missing=drop_missing)
+        source = dataclasses.replace(source, missing_values=tuple(placeholders))
         _named_columns(list(source.columns), options)
         return source
     path = Path(file)
@@ -283,7 +328,7 @@ def _large(
         name for given in options.values() for name in ([given] if isinstance(given, str) else given or [])
     ]
     with _busy(f"Looking at {_short(_named_source(file))}"):
-        source = open_source(file, columns=wanted, allow_missing=drop_missing)
+        source = open_source(file, columns=wanted, allow_missing=drop_missing, missing_values=placeholders)
     small = source.rows is not None and source.rows <= _IN_MEMORY
     if path.is_file() and source.rows is None:
         small = path.stat().st_size <= _IN_MEMORY_BYTES
@@ -318,14 +363,23 @@ def _watched() -> Iterator[Any]:
         yield lambda names, state: status.update(Text(_clean(f"{names}: {state}")))
 
 
-def _limits(given: Sequence[str], *, several: bool) -> dict[str, float]:
+def _limits(given: Sequence[str], end: str, *, several: bool, outcome: bool) -> dict[str, float]:
+    if end not in _ENDS:
+        raise Refusal(
+            f"--fail-on must be one of {', '.join(_ENDS)}. Got {_quoted(end)}. Leave it out for estimate."
+        )
+    if end != "estimate" and not given:
+        raise Refusal(
+            f"--fail-on must come with --fail-above. Got {end} and no limit. Add --fail-above gdp=0.05, say."
+        )
     limits: dict[str, float] = {}
     for text in given:
         name, _, value = text.partition("=")
         name = name.strip().lower().replace("-", "_")
-        if name not in _MEASURES:
+        if name not in (*_MEASURES, *_OUTCOME_MEASURES):
             raise Refusal(
-                f"--fail-above must be MEASURE=NUMBER with one of {', '.join(_MEASURES)}. "
+                "--fail-above must be MEASURE=NUMBER with one of "
+                f"{', '.join((*_MEASURES, *_OUTCOME_MEASURES))}. "
                 f"Got {_quoted(text)}. Write --fail-above gdp=0.05, say."
             )
         try:
@@ -337,47 +391,83 @@ def _limits(given: Sequence[str], *, several: bool) -> dict[str, float]:
                 f"--fail-above must be MEASURE=NUMBER. Got {_quoted(text)}. "
                 f"Write --fail-above {name}=0.05, say."
             )
-        if name == "gdp" and several:
+        if name in ("gdp", *_OUTCOME_MEASURES) and several:
             raise Refusal(
-                "--fail-above gdp must have a single --score: GDP is a gap between mean scores. Got several. "
-                "Take normalized_hsic for a representation."
+                f"--fail-above {name} must have a single --score: it is a gap between mean scores. Got "
+                "several. Take normalized_hsic for a representation."
+            )
+        if name in _OUTCOME_MEASURES and not outcome:
+            raise Refusal(
+                f"--fail-above {name} must come with --label. Got no outcome. Name its column with --label."
+            )
+        if name == "kernel_hgr" and end != "estimate":
+            raise Refusal(
+                f"--fail-above kernel_hgr must come with --fail-on estimate: it has no interval. Got {end}. "
+                "Take distance_correlation."
             )
         limits[name] = limit
     return limits
 
 
-def _gate(found: Audit, limits: dict[str, float]) -> int:
+def _gate(found: Audit, limits: dict[str, float], end: str) -> int:
     """Say which measures are above their limits; return the exit code."""
     failed = 0
     for name, limit in limits.items():
         for one in found.attributes:
-            measured = getattr(one, name)
-            if measured is None:  # by distance correlation of mixed columns only, never of one column
-                continue
-            value = measured.value if name == "kernel_hgr" else measured.estimate
-            if name == "kernel_hgr":
-                sure = f"Chance alone seldom gives more than {_number(measured.floor_high)}."
-            else:
-                where = (
-                    "lies above the limit as a whole"
-                    if measured.low > limit
-                    else "lies below the limit as a whole"
-                    if measured.high < limit
-                    else "holds the limit: these rows leave open on which side the true value is"
-                )
-                sure = (
-                    f"The {measured.level:.0%} interval, {_number(measured.low)} to "
-                    f"{_number(measured.high)}, {where}."
-                )
-            above = value > limit
-            failed += above
-            what = "is above" if above else "is not above"
-            _say(
-                f"{'FAILED' if above else 'Passed'}: {_TITLES[name]} on {_short(one.name)} is "
-                f"{_number(value)}, which {what} {_number(limit)}. {sure}",
-                error=above,
-            )
+            for title, measured in _gated(one, name):
+                what = f"{title} on {_short(one.name)}"
+                failed += _fails(what, measured, limit, end)
     return 1 if failed else 0
+
+
+def _gated(one: Attribute, name: str) -> list[tuple[str, Any]]:
+    """Return what a limit is about: one measure, or one for each label of the outcome."""
+    if name in _MEASURES:
+        return [(_TITLES[name], getattr(one, name))]
+    outcome = one.outcome
+    if name == "calibration_gap":
+        return [("the calibration gap", None if outcome is None else outcome.calibration_gap)]
+    gaps = [
+        (f"GDP where the outcome is {_short(given.label)},", given.gdp)
+        for given in (() if outcome is None else outcome.levels)
+        if outcome is not None and (name == "equalized_odds" or given.label == outcome.equal_opportunity)
+    ]
+    return gaps or [(name.replace("_", " "), None)]
+
+
+def _fails(what: str, measured: Any, limit: float, end: str) -> bool:
+    """Say whether a measure keeps its limit; what cannot be measured does not."""
+    from frhsic.auditing import Measured
+
+    if measured is None:
+        _say(
+            f"FAILED: {what} cannot be measured on these rows, so it is not shown to keep {_number(limit)}.",
+            error=True,
+        )
+        return True
+    if isinstance(measured, Measured):
+        above = bool(measured.value > limit)
+        sure = f"Chance alone seldom gives more than {_number(measured.floor_high)}."
+        said = f"is {_number(measured.value)}, which {'is above' if above else 'is not above'}"
+    else:
+        value = getattr(measured, _ENDS[end])
+        above = bool(value > limit)
+        where = (
+            "lies above the limit as a whole"
+            if measured.low > limit
+            else "lies below the limit as a whole"
+            if measured.high < limit
+            else "holds the limit: these rows leave open on which side the true value is"
+        )
+        ends = f"{_number(measured.low)} to {_number(measured.high)}"
+        sure = f"The {100 * measured.level:g}% interval, {ends}, {where}."
+        said = {
+            "estimate": f"is {_number(value)}, which {'is above' if above else 'is not above'}",
+            "upper": "is not shown to be below" if above else "is shown to be at most",
+            "lower": "is shown to be above" if above else "is not shown to be above",
+        }[end]
+    _say(f"{'FAILED' if above else 'Passed'}: {what} {said} {_number(limit)}. {sure}", error=above)
+    return above
 
 
 def _positive(text: str | None, table: pa.Table, label: str | None) -> Any:
@@ -418,7 +508,8 @@ def _write_json(found: dict[str, Any], path: Path) -> None:
 
 def _show_audit(found: Audit, source: str, score: Sequence[str]) -> None:
     what = f"score {_quoted(score[0])}" if found.subject == "score" else f"{found.width} columns"
-    _say(f"Audit of {what} in {_short(Path(source).name)}: {found.n:,} rows.", style="bold")
+    groups = "" if found.groups is None else f" in {found.groups:,} groups"
+    _say(f"Audit of {what} in {_short(Path(source).name)}: {found.n:,} rows{groups}.", style="bold")
     summary = str(found)
     for name in {name for one in found.attributes for name in one.names}:
         summary = summary.replace(name, _short(name)) if len(name) > _LONGEST else summary
@@ -426,6 +517,10 @@ def _show_audit(found: Audit, source: str, score: Sequence[str]) -> None:
         if paragraph.strip():
             _say("")
             _say(paragraph)
+    for note in found.notes[1:] if found.trained_on else found.notes:
+        if not note.startswith("Of a sketch"):  # said before, while it was made
+            _say("")
+            _say(f"Note: {note}")
     for one in found.every:
         _say("")
         _out().print(_numbers(one, found))
@@ -439,7 +534,7 @@ def _show_audit(found: Audit, source: str, score: Sequence[str]) -> None:
 
 def _numbers(one: Attribute, found: Audit) -> Table:
     """Return the numbers on one attribute as a table that fits into 80 columns."""
-    corrected = "" if one.test.adjusted is None else " (Holm)"
+    corrected = "" if one.test.adjusted is None else " (corrected)"
     title = f"Dependence on {_short(one.name)}: p = {_number(one.test.reported)}{corrected}"
     table = Table(title=Text(title), title_justify="left", title_style="bold")
     table.box, table.show_edge, table.pad_edge = box.SIMPLE_HEAD, False, False
@@ -457,7 +552,24 @@ def _numbers(one: Attribute, found: Audit) -> Table:
         )
         chance = ["" if x is None else _cell(x) for x in (measured.floor, measured.floor_high)]
         table.add_row(_TITLES[name], _cell(value), interval, *chance)
+    for title, measured in _beside(one):
+        interval = f"{_cell(measured.low)} to {_cell(measured.high)}"
+        chance = ["" if x is None else _cell(x) for x in (measured.floor, measured.floor_high)]
+        table.add_row(title, _cell(measured.estimate), interval, *chance)
     return table
+
+
+def _beside(one: Attribute) -> list[tuple[str, Any]]:
+    """Return the gaps beside the outcome, with titles that fit into the table."""
+    outcome = one.outcome
+    if outcome is None:
+        return []
+    rows = []
+    for given in outcome.levels:
+        label = _clean(given.label)
+        rows.append((f"GDP, outcome {label if len(label) <= 8 else label[:7] + '…'}", given.gdp))
+    rows.append(("calibration gap", outcome.calibration_gap))
+    return [(title, gap) for title, gap in rows if gap is not None]
 
 
 # ---- train -------------------------------------------------------------------------------------------------
@@ -496,6 +608,7 @@ def train(
     epochs: _Epochs = 200,
     seed: _Seed = 0,
     drop_missing: _DropMissing = False,
+    missing_values: _MissingValues = None,
 ) -> None:
     """Train a model whose score depends less on the sensitive columns.
 
@@ -522,7 +635,16 @@ def train(
     kinds = _kinds(kind or [], sensitive)
     _check_outputs({"-o": output, "--save-holdout": save_holdout}, file)
     data = _training_data(
-        file, target, sensitive, task, kinds, weight, drop or [], keep_sensitive, drop_missing
+        file,
+        target,
+        sensitive,
+        task,
+        kinds,
+        weight,
+        drop or [],
+        keep_sensitive,
+        drop_missing,
+        missing_values,
     )
     with _busy("Loading"):
         from sklearn.pipeline import make_pipeline
@@ -599,11 +721,13 @@ def _training_data(
     drop: Sequence[str],
     keep_sensitive: bool,
     drop_missing: bool,
+    missing_values: str | None,
 ) -> _Data:
     """Read a table, and take it apart into features, target, sensitive columns and weight."""
     table = _columns(
         file,
         {"--target": target, "--sensitive": sensitive, "--weight": weight, "--drop": drop},
+        _placeholders(missing_values),
         every=True,
     )
     if drop_missing:
@@ -804,6 +928,7 @@ def frontier(
     epochs: _Epochs = 200,
     seed: _Seed = 0,
     drop_missing: _DropMissing = False,
+    missing_values: _MissingValues = None,
 ) -> None:
     """Train models of several strengths at once, show what each costs, and save one of them.
 
@@ -833,7 +958,16 @@ def frontier(
     if plot is not None:
         _load_report()  # what is not installed is better said before training than after
     data = _training_data(
-        file, target, sensitive, task, kinds, weight, drop or [], keep_sensitive, drop_missing
+        file,
+        target,
+        sensitive,
+        task,
+        kinds,
+        weight,
+        drop or [],
+        keep_sensitive,
+        drop_missing,
+        missing_values,
     )
     with _busy("Loading"):
         from sklearn.pipeline import make_pipeline
@@ -1227,6 +1361,7 @@ def predict(
         list[str] | None,
         typer.Option("--keep", metavar="COL", help="A column to write beside the score; may be repeated."),
     ] = None,
+    missing_values: _MissingValues = None,
 ) -> None:
     """Write the score of each row: the probability of the second class, or the predicted number.
 
@@ -1267,7 +1402,7 @@ def predict(
             "Use its 'predict' in Python, or train it on a table."
         )
     features = [str(name) for name in names]
-    table = _columns(file, {"the model": features, "--keep": keep or []})
+    table = _columns(file, {"the model": features, "--keep": keep or []}, _placeholders(missing_values))
     scores = _scores(loaded, table.select(features))
     clash = [name for name in keep or [] if name in scores]
     if clash:
@@ -1418,7 +1553,9 @@ def _flat(bunch: Any) -> dict[str, Any]:
 # ---- input -------------------------------------------------------------------------------------------------
 
 
-def _columns(file: Path, options: dict[str, Any], *, every: bool = False) -> pa.Table:
+def _columns(
+    file: Path, options: dict[str, Any], placeholders: Sequence[str] = (), *, every: bool = False
+) -> pa.Table:
     """Read the columns that options name, or all; say which option names one that is not there."""
     from frhsic.sources import column_names, read_table
 
@@ -1432,7 +1569,20 @@ def _columns(file: Path, options: dict[str, Any], *, every: bool = False) -> pa.
                     "Name another column for one of them."
                 )
     with _busy(f"Reading {_short(file.name)}"):
-        return read_table(file, columns=None if every else wanted)
+        return read_table(file, columns=None if every else wanted, missing_values=placeholders)
+
+
+def _placeholders(text: str | None) -> list[str]:
+    """Return the cells that stand for no value."""
+    if text is None:
+        return []
+    found = [part.strip() for part in text.split(",")]
+    if "" in found:
+        raise Refusal(
+            f"--missing-values must be texts or numbers with commas between them. Got {_quoted(text)}. "
+            "Write --missing-values unknown,-999, say; empty cells are missing anyway."
+        )
+    return found
 
 
 def _asked(given: str | Sequence[str] | None) -> list[str]:
@@ -1615,6 +1765,7 @@ def _told() -> Iterator[None]:
 _WORDS = {
     "'scores_or_Z'": "--score",
     "'sensitive_features'": "--sensitive",
+    "'groups'": "--group",
     "'y_true'": "--label",
     "'y'": "--target",
     "'sample_weight'": "--weight",
@@ -1640,6 +1791,8 @@ _WORDS = {
     "Encode them as numbers first; frhsic.TableEncoder does.": "Mend the entries that are no numbers, or "
     "name another column.",
     "Got strings": "Got text",
+    "Turn placeholders into missing values and the column into numbers": "Name placeholders with "
+    "--missing-values",
     ", turn text into numbers, or raise 'max_categories'": " or turn text into numbers",
     "Drop it, join": "Leave it out with --drop, join",
     "Drop the column.": "Leave it out with --drop.",
@@ -1647,11 +1800,14 @@ _WORDS = {
     "the column out (train: --drop).",
     "or pass rows in which it differs": "or take a file in which it differs",
     "as in 'fit'": "as in training",
+    "or open it with allow_missing=True and leave them out of each batch by drop_missing.": "or pass "
+    "--drop-missing to leave such rows out.",
 }
 _ARGUMENTS: list[str] = []
 
 
 def _reworded(text: str) -> str:
+    text = re.sub(r"kinds=\{'(.+?)': '(\w+)'\}(, here or in [\w.]+to_sensitive)?", r"--kind \1=\2", text)
     for library, here in _WORDS.items():
         text = text.replace(library, here)
     # The library counts rows from 0; a person counts them from 1.
@@ -1704,10 +1860,11 @@ def _dispatch(arguments: list[str]) -> int:
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="frhsic", standalone_mode=False)
     except _ClickException as error:
-        message = " ".join(str(error.format_message()).split()).rstrip(".")  # type: ignore[attr-defined]
+        text = str(error.format_message())  # type: ignore[attr-defined]
         if type(error).__name__ == "NoArgsIsHelpError":
-            _say(message, wrap=False)
+            _say(text, wrap=False)  # the whole help, line by line
             return 2
+        message = " ".join(text.split()).rstrip(".")
         context = getattr(error, "ctx", None)
         raise Refusal(f"{message}. Look at: {context.command_path if context else 'frhsic'} --help") from None
     return code if isinstance(code, int) else 0

@@ -3,18 +3,22 @@
 Lists, tuples, numpy, torch, pandas, polars and pyarrow columns and frames and dicts of columns come in; dense
 and finite tensors on the CPU go out. They may share memory with what came in: read them, never write to them.
 The kind of a sensitive column is never guessed from its values: numbers are continuous (integers too),
-strings, booleans and categories are categorical, and ``kinds=`` overrides.
+strings, booleans and categories are categorical, and ``kinds=`` overrides. Text that is mostly numbers could
+be meant as either, so it is an error unless ``kinds=`` says which.
 
 Privacy: an error message names arguments, columns, types, counts and row numbers, never a data value. The one
 exception are labels that cannot be mended unseen (unknown categories, text that is no number, and the labels
-they are compared with): at most five, each cut to 40 characters. For the same reason a refusal hides its
-cause (``from None``): the messages of other libraries quote the values that they stumble over.
+they are compared with): at most five, each cut to 40 characters; of text that is mostly numbers at most three
+entries that are none, each cut to 20. For the same reason a refusal hides its cause (``from None``): the
+messages of other libraries quote the values that they stumble over.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
@@ -33,8 +37,12 @@ __all__ = [
     "Level",
     "Levels",
     "Sensitive",
+    "check_aligned",
+    "check_kept",
     "levels",
+    "suspicious_codes",
     "to_generator",
+    "to_groups",
     "to_matrix",
     "to_sensitive",
     "to_vector",
@@ -48,6 +56,18 @@ _Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 _CONTINUOUS: tuple[Kind, ...] = ("continuous",)
 # Squares of larger numbers, and sums of such squares, leave float64.
 _LARGEST = 1e150
+_MOST_DENSE = 8 * 2**30  # bytes of a sparse matrix as dense numbers
+# A number as people write it: with a decimal comma, with signs between thousands, in per cent.
+_WRITTEN_NUMBER = re.compile(
+    r"\s*[+-]?(\d+([.,]\d+)?|\d{1,3}([.,' \u00a0\u2009\u202f]\d{3})+([.,]\d+)?)\s*%?\s*"
+)
+# What surveys and databases write for "no answer" and "unknown".
+_CODES = frozenset(
+    sign * code
+    for sign in (-1, 1)
+    for code in (7, 8, 9, 77, 88, 97, 98, 99, *(10**k - j for k in range(3, 9) for j in (1, 2, 3)), 777, 888)
+) | {-1, -2}
+_HEAP = 5  # rows from which on a code is noted
 # By numpy's letter for a dtype.
 _REFUSED = {
     "S": ("bytes", "Decode them to strings first."),
@@ -156,7 +176,8 @@ def to_matrix(x: object, *, name: str = "X", min_rows: int = 1, dtype: torch.dty
     Parameters
     ----------
     x : list, array, tensor, column, frame or dict of columns
-        Numbers or booleans (0 and 1). A tensor is detached; pandas sparse columns are densified.
+        Numbers or booleans (0 and 1). A tensor is detached; scipy sparse matrices, up to 8 GB as dense
+        numbers, and pandas sparse columns are densified.
     name : str, default="X"
         The argument that error messages name.
     min_rows : int, default=1
@@ -174,9 +195,22 @@ def to_matrix(x: object, *, name: str = "X", min_rows: int = 1, dtype: torch.dty
     >>> to_matrix({"income": [1, 2, 3], "member": [True, False, True]}).shape
     torch.Size([3, 2])
     """
-    blocks = _read(x, name)
+    blocks = _read(_dense(x, name) if issparse(x) else x, name)
     _check_rows(blocks[0], name, min_rows=min_rows)
     return _stack([_numbers(block, name, dtype) for block in blocks], dtype)
+
+
+def _dense(x: Any, name: str) -> _Array:
+    """Return a scipy sparse matrix as an array, unless that would fill the memory."""
+    size = 8.0 * math.prod(x.shape)
+    if size > _MOST_DENSE:
+        raise ValueError(
+            f"'{name}' must take at most {_MOST_DENSE / 2**30:.0f} GB as dense numbers. Got a sparse matrix "
+            f"of shape {tuple(x.shape)}, which takes {size / 2**30:,.0f} GB. Leave out rare columns, for "
+            "example with OneHotEncoder(min_frequency=...), or pass fewer rows at a time."
+        )
+    array: _Array = x.toarray()
+    return array
 
 
 def to_vector(
@@ -259,6 +293,50 @@ def to_weights(
     return weights
 
 
+def to_groups(groups: object, *, n_rows: int, rows_of: str = "X", name: str = "groups") -> Tensor | None:
+    """Return the group of each row as a code 0, ..., G - 1 in the order of rows, ``(n,)``; None stays None.
+
+    Rows of one group (a person, a household, a branch) may depend on one another; groups may not. When every
+    row is a group of its own the result is None too: rows are then independent as they are.
+
+    Parameters
+    ----------
+    groups : list, array, tensor, column or None
+        One label for each row; nothing missing.
+    n_rows : int
+        The number of rows that must have come.
+    rows_of : str, default="X"
+        The argument that has these ``n_rows`` rows, for the error message.
+    name : str, default="groups"
+        The argument that error messages name.
+
+    Returns
+    -------
+    Tensor or None
+        ``(n,)``, int64.
+
+    Examples
+    --------
+    >>> to_groups(["ann", "bob", "ann"], n_rows=3)
+    tensor([0, 1, 0])
+    """
+    if groups is None:
+        return None
+    block = _one_column(groups, name)
+    _check_rows(block, name, n_rows, rows_of)
+    labels, codes = _factor(_settle(block, name), name)
+    if len(labels) < 2:
+        raise ValueError(
+            f"'{name}' must have at least two different labels. Got one in all {n_rows:,} rows. "
+            "Pass the column that tells independent units apart, such as a customer number."
+        )
+    if len(labels) == n_rows:
+        return None
+    # By their first rows, so that what the groups are called changes nothing.
+    first = np.unique(codes, return_index=True)[1]
+    return torch.from_numpy(np.argsort(np.argsort(first))[codes])
+
+
 def to_sensitive(
     s: object,
     *,
@@ -269,11 +347,14 @@ def to_sensitive(
     rows_of: str = "X",
     min_rows: int = 2,
     allow_constant: bool = False,
+    numeric_labels: bool = False,
 ) -> Sensitive:
     """Sensitive columns as numbers, each with its name and its kind.
 
     Numbers are continuous, integers too; strings, booleans and categories are categorical and become codes in
-    the sorted order of their labels.
+    the sorted order of their labels. Strings with more than two different labels, of which at least half, or
+    at least half of the rows, are numbers ("34"), are an error unless ``kinds`` names their column: a single
+    "unknown" among ages would otherwise make age categorical.
 
     Parameters
     ----------
@@ -295,6 +376,8 @@ def to_sensitive(
         The fewest rows that the caller's mathematics allows.
     allow_constant : bool, default=False
         Whether a column may hold a single value.
+    numeric_labels : bool, default=False
+        Whether strings that are numbers are labels, as the predicted classes "0", "1" and "2" are.
 
     Returns
     -------
@@ -324,6 +407,10 @@ def to_sensitive(
         given = _match(given, like, name)
     given = {key: _settle(column, name) for key, column in given.items()}
     chosen = like.kinds if like is not None else _choose_kinds(kinds, given)
+    if like is None and not numeric_labels:
+        for key, column in given.items():
+            if not isinstance(kinds, str) and key not in {str(known) for known in kinds or ()}:
+                _refuse_text_numbers(column, key, name)
     known = (like.categories if like is not None else ()) or (None,) * len(given)
     values, categories = [], []
     for column, kind, labels in zip(given.values(), chosen, known, strict=True):
@@ -363,6 +450,64 @@ def _as_read(
         if not allow_constant and column.min() == column.max():
             raise _constant(name, _place(title), len(s))
     return Sensitive(values, s.names, s.kinds, s.categories)
+
+
+def check_aligned(**arguments: object) -> None:
+    """Raise ValueError if two arguments have indexes with the same labels in another order.
+
+    Rows are paired by position. That is what is meant for arrays, for equal indexes and for indexes with
+    different labels; where the same labels stand in another order, it would pair the score of one person with
+    the age of another.
+
+    Parameters
+    ----------
+    **arguments : object
+        What a function was called with, by name. Only objects with an index (those of pandas, also as columns
+        of a dict) are looked at.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> score = pd.Series([0.2, 0.7], index=["ann", "bob"])
+    >>> check_aligned(z=score, s=score.sort_values(ascending=False))
+    Traceback (most recent call last):
+    ...
+    ValueError: 's' must have its rows in the order of 'z'. Got an index with the same labels in another \
+order. Align it with 's.loc[z.index]', or pass '.to_numpy()' if rows belong together as they stand.
+    """
+    first: dict[str, Any] = {}
+    for name, x in arguments.items():
+        columns = x.values() if isinstance(x, Mapping) and not issparse(x) else (x,)
+        for index in filter(lambda index: index is not None, map(_index_of, columns)):
+            for other, before in first.items():
+                if _in_another_order(before, index):
+                    raise ValueError(
+                        f"'{name}' must have its rows in the order of '{other}'. Got an index with the same "
+                        f"labels in another order. Align it with '{name}.loc[{other}.index]', or pass "
+                        "'.to_numpy()' if rows belong together as they stand."
+                    )
+            first.setdefault(name, index)
+
+
+def _index_of(x: object) -> Any:
+    """Return the index of a frame or column that has one, or None."""
+    if isinstance(x, (Tensor, np.ndarray, list, tuple)):
+        return None
+    try:
+        native = nw.from_native(x, allow_series=True, eager_only=True)  # type: ignore[call-overload]
+    except Exception:
+        return None  # the reader of the argument says what is wrong with it
+    return nw.maybe_get_index(native)
+
+
+def _in_another_order(one: Any, other: Any) -> bool:
+    """Return whether two indexes hold the same labels, as often, in different orders."""
+    if len(one) != len(other) or one.equals(other):
+        return False
+    try:
+        return Counter(one) == Counter(other)
+    except TypeError:  # labels that have no hash
+        return False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -436,6 +581,85 @@ def levels(
         else:
             kept.append(Level(label, order[stop - count : stop]))
     return Levels(tuple(kept), tuple(skipped))
+
+
+def check_kept(kept: int, total: int, *, n_labels: int, min_rows: int, name: str = "given") -> None:
+    """Raise ValueError if most rows would be left out because too few others have their label.
+
+    Parameters
+    ----------
+    kept, total : int
+        Rows whose label has enough of them, and all rows.
+    n_labels : int
+        Different labels.
+    min_rows : int
+        The rows that a label needs.
+    name : str, default="given"
+        The argument that the error message names.
+
+    Examples
+    --------
+    >>> check_kept(14, 2_000, n_labels=1_987, min_rows=8)
+    Traceback (most recent call last):
+    ...
+    ValueError: 'given' must be labels that most rows share with at least 7 others. Got 1,987 different \
+labels, and 1,986 of 2,000 rows would be left out. Cut a number into a few bins, or merge rare labels.
+    """
+    if 2 * kept < total:
+        raise ValueError(
+            f"'{name}' must be labels that most rows share with at least {min_rows - 1} others. "
+            f"Got {n_labels:,} different labels, and {total - kept:,} of {total:,} rows would be left out. "
+            "Cut a number into a few bins, or merge rare labels."
+        )
+
+
+def suspicious_codes(values: Tensor, what: str) -> str | None:
+    """Return a sentence about codes such as -999 or 99 that may stand for "no value", or None.
+
+    A code is suspicious where it is the smallest or largest value, stands in at least five rows, and is
+    farther from all other values than the middle 98 % of these are from one another.
+
+    Parameters
+    ----------
+    values : Tensor
+        One column, ``(n,)``.
+    what : str
+        The column as the sentence names it.
+
+    Returns
+    -------
+    str or None
+
+    Examples
+    --------
+    >>> suspicious_codes(torch.tensor([18.0, 35, 52, 70, 90] * 9 + [999] * 5), "column 'age'")
+    "999 in 5 rows of column 'age' lies far from all other values. If it stands for no value, read it as \
+missing (missing_values=['999']) and audit again."
+    >>> suspicious_codes(torch.arange(18.0, 91).repeat(9), "column 'age'")
+    """
+    ordered, counts = values.unique(return_counts=True)
+    found: list[tuple[float, int]] = []
+    for upper in (False, True):
+        ends = (ordered.flip(0), counts.flip(0)) if upper else (ordered, counts)
+        head = list(zip(ends[0][:6].tolist(), ends[1][:6].tolist(), strict=True))
+        most = next((j for j, (value, _) in enumerate(head) if value not in _CODES), len(head))
+        # Several codes may lie side by side (998 and 999), and the last may be a value (age 99).
+        for k in range(min(most, len(ordered) - 2), 0, -1):
+            rest, times = ends[0][k:], ends[1][k:]
+            share = times.cumsum(0) / times.sum()
+            inner = rest[(share >= 0.01) & (share - times / times.sum() <= 0.99)]
+            gap = abs(float(rest[0]) - head[k - 1][0])
+            if gap > float(inner.max() - inner.min()) and sum(count for _, count in head[:k]) >= _HEAP:
+                found += head[:k]
+                break
+    if not found:
+        return None
+    codes, rows = [f"{code:.0f}" for code, _ in found], sum(count for _, count in found)
+    lies, it_stands, it = ("lies", "it stands", "it") if len(codes) == 1 else ("lie", "they stand", "them")
+    return (
+        f"{' and '.join(codes)} in {rows:,} rows of {what} {lies} far from all other values. "
+        f"If {it_stands} for no value, read {it} as missing (missing_values={codes}) and audit again."
+    )
 
 
 def to_generator(random_state: object = None) -> torch.Generator:
@@ -686,6 +910,9 @@ def _numbers(block: _Block, name: str, dtype: torch.dtype = torch.float64) -> _A
     """Bring a block to contiguous native float64, all finite and small enough to be squared in ``dtype``."""
     block = _settle(block, name)
     if block.array.dtype == object:
+        found = None if block.labelled else _count_numbers(block.array.ravel().tolist())
+        if found is not None and found.mostly:
+            raise ValueError(f"'{name}' must hold numbers{block.place}. Got {found}. {found.cure}.")
         raise ValueError(
             f"'{name}' must hold numbers{block.place}. Got {'categories' if block.labelled else 'strings'}. "
             "Encode them as numbers first; frhsic.TableEncoder does."
@@ -774,6 +1001,72 @@ def _parse(label: Label) -> float:
         return math.nan
 
 
+@dataclass(frozen=True)
+class _NumbersInText:
+    """How many of some strings, and of the different ones among them, are numbers.
+
+    ``others`` holds up to three different strings that Python does not read as a number, each with its row.
+    """
+
+    rows: int
+    numeric_rows: int
+    labels: int
+    numeric_labels: int
+    others: tuple[tuple[str, int], ...]
+
+    @property
+    def mostly(self) -> bool:
+        return 2 * self.numeric_rows >= self.rows or 2 * self.numeric_labels >= self.labels
+
+    @property
+    def cure(self) -> str:
+        if not self.others:
+            return "Convert the column to numbers"
+        if self.numeric_rows == self.rows:
+            return "Write numbers with a decimal point and without signs between thousands"
+        return "Turn placeholders into missing values and the column into numbers"
+
+    def __str__(self) -> str:
+        shown = [
+            f"'{text if len(text) <= 20 else text[:19] + '…'}' in row {row}" for text, row in self.others
+        ]
+        plain = f"; not read as a number: {', '.join(shown)}" if shown else ""
+        return f"strings, {self.numeric_rows:,} of {self.rows:,} of them numbers{plain}"
+
+
+def _count_numbers(entries: Sequence[str]) -> _NumbersInText:
+    counts: dict[str, int] = {}
+    for text in entries:
+        counts[text] = counts.get(text, 0) + 1
+    read = {text: math.isfinite(_parse(text)) for text in counts}
+    numeric = [text for text in counts if read[text] or _WRITTEN_NUMBER.fullmatch(text)]
+    # What is no number at all says more than a number with a decimal comma.
+    others = sorted((text for text in counts if not read[text]), key=set(numeric).__contains__)[:3]
+    return _NumbersInText(
+        len(entries),
+        sum(counts[text] for text in numeric),
+        len(counts),
+        len(numeric),
+        tuple((text, entries.index(text)) for text in others),
+    )
+
+
+def _refuse_text_numbers(column: _Block, key: str, name: str) -> None:
+    """Refuse text that is mostly numbers. With two labels either kind is the same split of the rows."""
+    if column.array.dtype != object or column.labelled:
+        return
+    found = _count_numbers([str.__str__(text) for text in column.array.tolist()])
+    if found.labels < 3 or not found.mostly:
+        return
+    possible = ("categorical",) if found.others else ("continuous", "categorical")
+    kinds = [f"kinds={{'{key}': '{kind}'}}" for kind in possible]
+    raise ValueError(
+        f"'{name}' must hold numbers or labels{column.place}, not text that is mostly numbers: its kind "
+        f"would be a guess. Got {found}. {found.cure}, or say what it is: {' or '.join(kinds)}, "
+        "here or in frhsic.data.to_sensitive."
+    )
+
+
 def _choose_kinds(kinds: object, given: Mapping[str, _Block]) -> tuple[Kind, ...]:
     """Take the kind of each settled column from ``kinds`` or else from its type."""
     if isinstance(kinds, str) and len(given) == 1:
@@ -834,9 +1127,10 @@ def _wanted(only: object, labels: tuple[Label, ...]) -> set[object]:
 
 def _missing(mask: _Array, name: str, place: str) -> ValueError:
     row = int(mask.reshape(len(mask), -1).any(axis=1).argmax())
+    fill = "; frhsic.TableEncoder fills them" if name == "X" else ""
     return ValueError(
         f"'{name}' must have no missing values{place}. Got {int(mask.sum())} (None, NaN, NaT or NA), "
-        f"the first in row {row}. Drop or fill these rows first."
+        f"the first in row {row}. Drop or fill these rows first{fill}."
     )
 
 

@@ -13,7 +13,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from frhsic.data import to_generator, to_sensitive, to_weights
+from frhsic.data import check_aligned, to_generator, to_sensitive, to_weights
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, KernelHGR
 from frhsic.dependence._centering import Estimator
 from frhsic.inference._permutation import MIN_LEVEL
@@ -43,7 +43,7 @@ def generalized_demographic_parity(
     sensitive_features: object,
     sample_weight: object = None,
     given: object = None,
-    bandwidth_s: float = 0.1,
+    bandwidth_s: float | None = None,
     kinds: Kinds = None,
 ) -> float:
     """Return the mean over S of |E[prediction | S] - E[prediction]|, in points of the prediction.
@@ -62,8 +62,9 @@ def generalized_demographic_parity(
     given : array-like of shape (n,), optional
         Labels: the metric within each of their levels, averaged by the shares of the levels (those with
         fewer than 8 rows are left out). ``given=y_true`` is equalized odds.
-    bandwidth_s : float, default=0.1
-        Of the smoothing along S, as a fraction of its range; 1e-6 compares the single values of S.
+    bandwidth_s : float or None, default=None
+        None takes means at each value of S, or within ranges of equally many rows; a number smooths along S
+        with this fraction of its range. See :class:`frhsic.GDP`.
     kinds : "continuous", "categorical" or dict of these by column name, optional
         Overrides the kinds of the sensitive columns.
 
@@ -75,14 +76,14 @@ def generalized_demographic_parity(
 
     Notes
     -----
-    Linear time above 4,096 rows for one continuous column; see :class:`frhsic.GDP`.
+    Time n log n; see :class:`frhsic.GDP`.
 
     Examples
     --------
     >>> age = list(range(18, 91))
     >>> u_shape = [((a - 54) / 36) ** 2 for a in age]
     >>> round(generalized_demographic_parity(None, u_shape, sensitive_features=age), 2)
-    0.21
+    0.26
     """
     return _measured(GDP(bandwidth_s), y_pred, sensitive_features, sample_weight, given, kinds)
 
@@ -256,6 +257,9 @@ def _measured(
     random_state: object = 0,
 ) -> float:
     """Return the measure on the rows that count: all, or the mean over the levels of ``given``."""
+    check_aligned(
+        y_pred=y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight, given=given
+    )
     z = _numbers(y_pred)
     n = len(z)
     s = to_sensitive(sensitive_features, kinds=kinds, n_rows=n, rows_of="y_pred")
@@ -286,7 +290,7 @@ def _measured(
 
 def _numbers(y_pred: object) -> Tensor:
     """Return predictions as columns of numbers; labels become indicators."""
-    read = to_sensitive(y_pred, name="y_pred", min_rows=4, allow_constant=True)
+    read = to_sensitive(y_pred, name="y_pred", min_rows=4, allow_constant=True, numeric_labels=True)
     if "categorical" not in read.kinds:
         return read.values
     columns = []

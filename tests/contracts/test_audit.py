@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,6 @@ from frhsic.inference import (
     certify,
     conditional_curve,
     confidence_interval,
-    holm,
     independence_test,
     localized_profile,
 )
@@ -87,24 +88,37 @@ def test_each_number_is_that_of_its_function_with_the_seed_of_the_audit(
         ("distance_correlation", DistanceCovariance(normalized=True, root=True)),
     ):
         assert getattr(found, name) == confidence_interval(z, s, dependence=measure, random_state=5)
-    assert found.curve == conditional_curve(z, s, smooth=True, random_state=5)
-    assert found.profile == localized_profile(z, s, random_state=5)
+    level = 1 - 0.05 / (3 * 2 * 2)  # three questions, two attributes, mean and distribution
+    draws = {"n_draws": math.ceil(20 / (1 - level)), "random_state": 5}
+    assert found.curve == conditional_curve(z, s, level=level, **draws)
+    pairings = math.ceil(1 / (1 - level))
+    profile = localized_profile(z, s, level=level, n_permutations=pairings, random_state=5)
+    assert found.profile == profile
     single = independence_test(z, s, random_state=5)
-    assert (found.test.statistic, found.test.pvalue) == (single.statistic, single.pvalue)
+    assert replace(found.test, adjusted=None) == single
     both = {"age": rows["age"], "sex": rows["sex"]}
     assert of_score.joint is not None
-    assert of_score.joint.test == independence_test(z, both, random_state=5)
+    assert replace(of_score.joint.test, adjusted=None) == independence_test(z, both, random_state=5)
     assert of_score.certificate is not None
     assert of_score.certificate.hsic == certify(z, both, random_state=5).hsic
 
 
-def test_several_attributes_are_corrected_by_holm_and_a_single_one_is_not(
-    of_score: Audit, weighted: Audit
+def test_several_attributes_are_corrected_and_a_single_one_without_an_outcome_is_not(
+    rows: dict[str, Any], of_score: Audit
 ) -> None:
-    pvalues = [found.test.pvalue for found in of_score.attributes]
-    assert [found.test.adjusted for found in of_score.attributes] == holm(pvalues)
-    assert weighted.attributes[0].test.adjusted is None
-    assert weighted.joint is None
+    """By the gate, the number of attributes and that of questions: written out here."""
+    assert of_score.joint is not None
+    for which in ("test", "equalized_odds"):
+        tests = [one if which == "test" else one.outcome for one in of_score.every]
+        found = [getattr(one, which) for one in tests]
+        first, second, joint = (test.pvalue for test in found)
+        gate = min(joint / 0.2, 2 * min(first, second) / 0.8)
+        wanted = [min(1, 3 * max(gate, 2 * first)), min(1, 3 * max(gate, 2 * second)), min(1, 3 * gate)]
+        assert [test.adjusted for test in found] == pytest.approx(wanted)
+    single = audit(rows["score"], sensitive_features={"age": rows["age"]}, random_state=5)
+    assert single.attributes[0].test.adjusted is None
+    assert single.joint is None
+    assert single.attributes[0].curve.level == 0.975  # type: ignore[union-attr]
 
 
 def test_levels_of_the_outcome_are_audits_of_their_rows(rows: dict[str, Any], of_score: Audit) -> None:
@@ -118,14 +132,19 @@ def test_levels_of_the_outcome_are_audits_of_their_rows(rows: dict[str, Any], of
             rows["score"][kept], {"age": rows["age"][kept]}, dependence=GDP(), random_state=5
         )
     test = independence_test(rows["score"], {"age": rows["age"]}, given=rows["y"], random_state=5)
-    assert outcome.equalized_odds == test
+    assert outcome.equalized_odds is not None
+    assert replace(outcome.equalized_odds, adjusted=None) == test
 
 
 def test_calibration_is_the_curve_of_what_the_score_misses(rows: dict[str, Any], of_score: Audit) -> None:
     outcome = of_score.attribute("age").outcome
     assert outcome is not None
     missed = rows["y"] - rows["score"]
-    assert outcome.calibration == conditional_curve(missed, {"age": rows["age"]}, smooth=True, random_state=5)
+    level = 1 - 0.05 / (3 * 2)
+    draws = math.ceil(20 / (1 - level))
+    assert outcome.calibration == conditional_curve(
+        missed, {"age": rows["age"]}, level=level, n_draws=draws, random_state=5
+    )
     assert outcome.calibration is not None
     assert outcome.calibration.overall == pytest.approx(missed.mean())
 
@@ -227,11 +246,11 @@ def test_rows_used_for_training_bring_a_warning_first(rows: dict[str, Any]) -> N
 def test_the_summary_answers_in_order_and_gives_no_verdict(of_score: Audit) -> None:
     first, *_, last = of_score.sentences()
     for part in (
-        "is seen on this sample",
+        "The score depends on age (p = 0.0075, corrected",
         "points (of 100)",
         "95% interval",
         "chance alone gives",
-        "between",
+        "above the overall mean up to",
     ):
         assert part in first
     assert "does not show" in last
@@ -270,6 +289,17 @@ def test_the_frame_has_a_row_for_each_measure_of_each_attribute(of_score: Audit)
     age = frame[frame["attribute"] == "age"].set_index("measure")
     assert age.loc["gdp", "estimate"] == of_score.attribute("age").gdp.estimate  # type: ignore[union-attr]
     assert age.loc["independence test", "pvalue"] == of_score.attribute("age").test.pvalue
+
+
+def test_repr_is_one_short_line_for_every_result(of_score: Audit, of_representation: Audit) -> None:
+    found = of_score.attribute("age")
+    parts = [of_score, found, found.test, found.gdp, found.curve, found.profile, found.outcome]
+    parts += [of_score.certificate, of_score.score, of_representation, of_representation.representation]
+    for part in parts:
+        assert len(repr(part)) <= 250
+        assert repr(part).startswith(f"{type(part).__name__}(")
+    assert "pvalue=0.001" in repr(found.test)
+    assert "null=(999 items)" in repr(found.test)
 
 
 # ---- what is never told -----------------------------------------------------------------------------------

@@ -138,3 +138,16 @@ def test_sketches_of_other_rows_or_without_the_joint_one_are_refused(people):
         audit(age, positive_label="yes")
     with pytest.raises(ValueError, match="'scores_or_Z' must have at least 50 rows"):
         audit(sketched(people[:40], "age"))
+
+
+def test_ids_that_are_shared_by_rows_are_noted() -> None:
+    rng = np.random.default_rng(0)
+    s, score = rng.normal(size=(2, 600))
+    for ids, noted in ((np.arange(600), False), (np.arange(600) // 3, True)):
+        sketch = HSICSketch.like(score, {"age": s}).update(score, {"age": s}, ids=ids)
+        assert any("600 of 600 stored rows share their id" in note for note in audit(sketch).notes) == noted
+    grouped = HSICSketch.like(score, {"age": s}).update(score, {"age": s}, groups=np.arange(600) // 3)
+    found = audit(grouped)
+    assert not any("share their id" in note for note in found.notes)
+    assert any("only the test and HSIC count these" in note for note in found.notes)
+    assert found.attributes[0].gdp is found.attributes[0].curve is found.attributes[0].profile is None

@@ -253,7 +253,7 @@ def test_a_budget_that_leaves_nothing_to_learn_is_told_although_it_is_kept():
     X[:, 0] += 0.2 * s
     y = X[:, 0] + 0.3 * rng.standard_normal(300)
     settings = FAST | {"epochs": 80, "batch_size": 64, "learning_rate": 1e-2}
-    model = FRHSICRegressor(**settings, penalty=Penalty(GDP(), on="prediction"), budget=0.01)
+    model = FRHSICRegressor(**settings, penalty=Penalty(GDP(0.1), on="prediction"), budget=0.01)
     with pytest.warns(ConvergenceWarning, match=r"^The loss ended at .* a budget of 0\.01 leaves nothing"):
         model.fit(X, y, sensitive_features=s)
     assert model.relative_dependence_ < 0.01

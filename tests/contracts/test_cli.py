@@ -9,13 +9,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from frhsic.cli import _clean, app, run
+from frhsic.auditing import audit
+from frhsic.cli import _clean, _gate, app, run
 from frhsic.sources import read_table, write_table
 
 HELPS = ["--help", *(f"{command.callback.__name__} --help" for command in app.registered_commands)]
@@ -377,6 +379,66 @@ def test_the_gate_says_which_measure_failed_on_which_column(folder, capsys):
         assert run(shlex.split(f"{line} {measure}=1.1")) == 0
 
 
+@pytest.fixture(scope="module")
+def found():
+    table = people(400)
+    return audit(
+        table["score"], sensitive_features={"age": table["age"]}, y_true=table["income"], random_state=0
+    )
+
+
+@pytest.mark.parametrize("end", ["estimate", "lower", "upper"])
+def test_the_gate_compares_the_end_that_is_asked_for(found, end, capsys):
+    """Limits between the ends: an estimate below its limit is not shown to be below by the upper end."""
+    gdp = found.attributes[0].gdp
+    assert gdp.low < gdp.estimate < gdp.high
+    limits = {0.5 * (gdp.low + gdp.estimate): "between low and estimate"}
+    limits |= {0.5 * (gdp.estimate + gdp.high): "between estimate and high"}
+    limits |= {0.9 * gdp.low: "below", 1.1 * gdp.high: "above"}
+    fails = {
+        "lower": ["below"],
+        "estimate": ["below", "between low and estimate"],
+        "upper": ["below", "between low and estimate", "between estimate and high"],
+    }[end]
+    for limit, place in limits.items():
+        assert _gate(found, {"gdp": limit}, end) == (place in fails)
+        out, err = capsys.readouterr()
+        assert ("FAILED: GDP on age" in err) == (place in fails)
+        assert ("Passed: GDP on age" in out) == (place not in fails)
+        if end == "upper" and place == "between estimate and high":
+            assert "is not shown to be below" in err
+
+
+def test_the_gate_takes_measures_beside_the_outcome(found, capsys):
+    outcome = found.attributes[0].outcome
+    gaps = {given.label: given.gdp.estimate for given in outcome.levels}
+    assert _gate(found, {"equalized_odds": 0.9 * min(gaps.values())}, "estimate") == 1
+    err = capsys.readouterr().err
+    assert err.count("FAILED: GDP where the outcome is") == len(gaps) == 2
+    assert _gate(found, {"equal_opportunity": 0.9 * gaps["low"]}, "estimate") == 1
+    assert capsys.readouterr().err.count("FAILED: GDP where the outcome is low, on age") == 1
+    assert _gate(found, {"calibration_gap": 1.0}, "upper") == 0
+    assert "Passed: the calibration gap on age is shown to be at most 1" in capsys.readouterr().out
+
+
+def test_what_cannot_be_measured_does_not_pass_the_gate(found, capsys):
+    one = found.attributes[0]
+    lost = replace(found, attributes=(replace(one, gdp=None),))
+    assert _gate(lost, {"gdp": 0.9}, "estimate") == 1
+    assert "cannot be measured on these rows" in capsys.readouterr().err
+
+
+def test_the_outcome_is_in_the_terminal(folder, capsys):
+    assert run(shlex.split("audit scores.csv --score score --sensitive age")) == 0
+    without = capsys.readouterr().out
+    assert run(shlex.split("audit scores.csv --score score --sensitive age --label income")) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for part in ("Among rows of the same outcome", "Where the outcome is high", "GDP, outcome low"):
+        assert part in out
+        assert part not in " ".join(without.split())
+    assert "calibration gap" in out
+
+
 def test_a_failed_gate_still_writes_its_files(folder):
     done = command("audit scores.csv --score score --sensitive age --json a.json --fail-above gdp=0.001")
     assert done.returncode == 1
@@ -400,12 +462,20 @@ CASES = {
     "nan in the score": (AUDIT.format("nan.csv"), "Got 2 empty or NaN, the first in row 4", "--drop-missing"),
     "one value": (AUDIT.format("constant.csv"), "single value in all 300 rows", "Leave the column out"),
     "constant score": (AUDIT.format("flat.csv"), "--score must", "pass the scores"),
-    "text score": (AUDIT.format("text.csv"), "--score must hold numbers", "Mend the entries"),
+    "text score": (AUDIT.format("text.csv"), "--score must hold numbers", "--missing-values"),
     "few rows": (AUDIT.format("few.csv"), "at least 50 rows", "Pass more rows"),
     "unknown kind": (AUDIT.format("scores.csv") + " --kind age=number", "--kind must", "=categorical"),
     "kind of another": (AUDIT.format("scores.csv") + " --kind sex=categorical", "--kind must name", "'age'"),
     "unknown measure": (AUDIT.format("scores.csv") + " --fail-above gpd=1", "--fail-above must", "gdp=0.05"),
     "no number": (AUDIT.format("scores.csv") + " --fail-above gdp=abc", "MEASURE=NUMBER", "gdp=0.05"),
+    "unknown end": (AUDIT.format("scores.csv") + " --fail-above gdp=1 --fail-on high",
+                    "--fail-on must", "upper"),
+    "end without a limit": (AUDIT.format("scores.csv") + " --fail-on upper", "--fail-above", "gdp=0.05"),
+    "end of kernel HGR": (AUDIT.format("scores.csv") + " --fail-above kernel_hgr=1 --fail-on upper",
+                          "no interval", "distance_correlation"),
+    "gate without an outcome": (AUDIT.format("scores.csv") + " --fail-above equalized_odds=1",
+                                "--label", "outcome"),
+    "missing group": (AUDIT.format("scores.csv") + " --group person", "--group must", "column"),
     "gate on z": ("audit scores.csv --score score --score weight --sensitive age --fail-above gdp=1",
                   "single --score", "normalized_hsic"),
     "level": (AUDIT.format("scores.csv") + " --level 95", "--level must", "0.95"),
@@ -725,3 +795,20 @@ def test_real_datasets_are_written_with_every_row_and_their_labels(folder, name)
 def test_a_packed_csv_is_audited(folder, capsys):
     Path("s.csv.gz").write_bytes(gzip.compress(Path("scores.csv").read_bytes()))
     assert run(shlex.split(AUDIT.format("s.csv.gz"))) == 0
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", "audit t.csv --score score --sensitive age"])
+def test_a_closed_output_is_exit_code_2_and_no_traceback(words, tmp_path):
+    # Exit code 1 would say that a limit is exceeded.
+    (tmp_path / "t.csv").write_text("score,age\n" + "\n".join(f"0.{j},{20 + j}" for j in range(10, 60)))
+    line = f"{shlex.quote(sys.executable)} -m frhsic {words} >&-"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "Error: standard output must be open. Got it closed. To discard it: > /dev/null\n"
+
+
+def test_a_closed_error_output_changes_no_exit_code():
+    line = f"{shlex.quote(sys.executable)} -m frhsic {{}} 2>&-"
+    for arguments, code in (("--version", 0), ("audit nowhere.csv --score a --sensitive b", 2)):
+        command = ["bash", "-c", line.format(arguments)]
+        assert subprocess.run(command, capture_output=True, check=False).returncode == code

@@ -95,7 +95,7 @@ def test_what_was_done_before_a_stop_is_not_done_again(capsys):
 def test_what_a_sketch_cannot_do_is_refused_in_one_sentence(capsys):
     for text, words in {
         f"audit scores {COLUMNS} --engine spark": "--engine must be one of auto, local, pool, ray",
-        f"audit scores {COLUMNS} --kind age=categorical": "--kind must be left out where rows are sketched",
+        f"audit scores {COLUMNS} --kind age=categorical": "--kind must be 'continuous' for column 'age'",
         f"audit scores/0.parquet {COLUMNS} --partials kept": "--partials must come with a sketch",
         "audit scores --score score --sensitive aeg": "'aeg'",
         "audit scores --score sex --sensitive age": "--score must hold numbers",

@@ -558,7 +558,7 @@ def test_distance_covariance_refuses_mixed_kinds():
         DistanceCovariance()(z, s)
 
 
-@pytest.mark.parametrize("measure", [BinnedMMD(3), GDP(weighting="grid"), Adversary(n_bins=3)])
+@pytest.mark.parametrize("measure", [BinnedMMD(3), GDP(0.1, weighting="grid"), Adversary(n_bins=3)])
 def test_measures_on_one_column_refuse_two(measure):
     z, s, _ = sample(kinds=PAIR)
     with pytest.raises(ValueError, match=r"^'s' must .*one .*column.*Got "):
@@ -589,7 +589,13 @@ WRONG = {
         {"kernel_z": Delta()},
     ],
     "EIPM": [{"anchors": 0}, {"bandwidth_s": 0.0}, {"bandwidth_s": math.nan}, {"range_s": 0.0}],
-    "GDP": [{"bandwidth_s": -1.0}, {"range_s": -1.0}, {"weighting": "uniform"}, {"n_grid": 1}],
+    "GDP": [
+        {"bandwidth_s": -1.0},
+        {"range_s": -1.0, "bandwidth_s": 0.1},
+        {"range_s": 1.0, "bandwidth_s": None},
+        {"weighting": "uniform"},
+        {"n_grid": 1},
+    ],
     "Adversary": [{"n_bins": 1}],
     "BinnedMMD": [{"n_bins": 1}, {"binning": "kmeans"}],
     "DistanceCovariance": [{"estimator": "exact"}, {"block_size": -1}],
@@ -742,9 +748,9 @@ ARGUMENTS = {
     },
     "GDP": {
         "bandwidth_s": ({}, 0.1, 0.3),
-        "weighting": ({}, "population", "grid"),
-        "n_grid": ({"weighting": "grid"}, 50, 7),
-        "range_s": ({}, None, 0.5),
+        "weighting": ({"bandwidth_s": 0.1}, "population", "grid"),
+        "n_grid": ({"bandwidth_s": 0.1, "weighting": "grid"}, 50, 7),
+        "range_s": ({"bandwidth_s": 0.1}, None, 0.5),
     },
     "BinnedMMD": {
         "n_bins": ({}, 3, 4),
@@ -820,7 +826,7 @@ SINGLE = {
     "DistanceCovariance unbiased": lambda: DistanceCovariance(estimator="unbiased", normalized=True),
     "EIPM": lambda: EIPM(Gaussian(1.3), 0.1, anchors=32),
     "GDP": lambda: GDP(),
-    "GDP grid": lambda: GDP(weighting="grid"),
+    "GDP grid": lambda: GDP(0.1, weighting="grid"),
     "BinnedMMD": lambda: BinnedMMD(),
     "MutualInformation": lambda: MutualInformation(),
 }

@@ -212,8 +212,8 @@ REFUSED = {
     "nested": (pl.Series([[1.0], [2.0, 3.0]]), "nested", "Unnest"),
     "struct": (pl.Series([{"a": 1.0}, {"a": 2.0}]), "nested", "Unnest"),
     "lazy": (pl.LazyFrame({"a": [1.0]}), "lazy", "collect"),
-    "scipy_matrix": (scipy.sparse.csr_matrix(np.eye(2)), "sparse", "Densify"),
-    "scipy_array": (scipy.sparse.coo_array(np.eye(2)), "sparse", "Densify"),
+    "scipy_matrix": (scipy.sparse.csr_matrix(np.array([[0, 1j]])), "complex", "Pass"),
+    "scipy_large": (scipy.sparse.coo_array((10**6, 10**6)), "GB", "Leave out"),
     "torch_sparse": (torch.eye(2).to_sparse(), "sparse", "Densify"),
     "meta_tensor": (torch.ones(2, device="meta"), "Tensor", "Pass"),
     "dates_numpy": (np.array(["2020-01-01", "2021-01-01"], dtype="M8[D]"), "dates", "years"),
@@ -313,7 +313,8 @@ def test_a_refusal_names_the_column():
 
 
 def test_strings_and_categories_are_no_numbers():
-    refuses(lambda: to_matrix(["1", "2"]), "X", "numbers", "strings", "Encode")
+    refuses(lambda: to_matrix(["1", "2"]), "X", "numbers", "strings", "Convert")
+    refuses(lambda: to_matrix(["a", "b", "2"]), "X", "numbers", "strings", "Encode")
     refuses(lambda: to_matrix(pd.Series([1, 2], dtype="category")), "X", "numbers", "categories", "Encode")
     refuses(lambda: to_vector(np.array(["a", "b"])), "y", "numbers", "strings", "Encode")
 

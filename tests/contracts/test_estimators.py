@@ -111,6 +111,9 @@ class EncoderWithS(FRHSICEncoder):
         return super().partial_fit(X, y, sample_weight=sample_weight, sensitive_features=some_s(X))
 
 
+EQUIVALENCE = tuple(f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse"))
+
+
 def some_s(X):
     """Return a sensitive column for any X: the checks of scikit-learn have none to pass."""
     return np.sin(1.7 * np.arange(_num_samples(X)))
@@ -126,15 +129,16 @@ def some_s(X):
         )
         for estimator, check in estimator_checks_generator(
             model,
-            expected_failed_checks={"check_sample_weight_equivalence_on_dense_data": WEIGHTS},
+            expected_failed_checks=dict.fromkeys(EQUIVALENCE, WEIGHTS),
             mark=None,
         )
-        if check.func.__name__
-        not in ("check_sample_weight_equivalence_on_dense_data", "check_array_api_input")
+        if check.func.__name__ not in (*EQUIVALENCE, "check_array_api_input")
     ],
 )
 # scikit-learn casts an infinite y to integers before it refuses it.
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
+# Its checks fit a handful of rows.
+@pytest.mark.filterwarnings("ignore:'X' has .* rows to train on:UserWarning")
 def test_the_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
@@ -559,8 +563,6 @@ def with_entry(column, value):
 
 X0, Y0, S0 = sample()
 WRONG = {
-    "sparse X": ("X", scipy.sparse.csr_array(X0)),
-    "sparse dict X": ("X", scipy.sparse.dok_array(X0)),
     "NaN in X": ("X", with_entry(X0, np.nan)),
     "None in X": ("X", with_entry(X0, None)),
     "infinity in X": ("X", with_entry(X0, np.inf)),
@@ -1057,6 +1059,7 @@ def test_a_warm_start_goes_on_from_the_same_function_on_other_rows(name):
 
 
 @pytest.mark.parametrize(("batch_size", "n"), [(4, 10), (6, 9), (5, 11), (4, 6)])
+@pytest.mark.filterwarnings("ignore:'X' has . rows to train on")
 def test_no_batch_is_too_short_for_the_default_penalty(batch_size, n):
     X, y, s = sample()
     y = np.arange(100) % 2
@@ -1088,7 +1091,7 @@ def test_several_sensitive_columns_are_taken_one_by_one_by_default():
 def test_text_with_many_labels_is_no_sensitive_attribute():
     X, y, s = sample(120)
     with pytest.raises(ValueError, match=r"at most 100 categories in a column\. Got 120 in 's'\. Convert"):
-        made("FRHSICClassifier").fit(X, y, sensitive_features=s.astype(str))
+        made("FRHSICClassifier").fit(X, y, sensitive_features=np.char.add("id ", s.astype(str)))
 
 
 def test_codes_can_be_called_categorical():

@@ -368,6 +368,29 @@ def test_of_several_columns_a_point_has_the_worst():
         assert point.test.pvalue == pytest.approx(3 * 0.001)  # the smallest of 999 draws, times three columns
 
 
+def test_the_lower_limit_of_several_columns_is_one_of_the_greatest_dependence():
+    """Each column's limit alone fails in 5 % of samples: the greatest of three would fail more often."""
+    X, y, s = held()
+    model = FRHSICClassifier(lam=0.0, **FAST).fit(X, y)
+    rng = np.random.default_rng(0)
+    columns = {"age": s, "noise": rng.normal(size=len(s)), "other": rng.normal(size=len(s))}
+    settings = {"scoring": None, "test": False, "tolerance": None, "representation": False, "seed": 0}
+    judge = Judge(on="prediction", dependence=None, **settings)
+    point, found = judge(model, Held(X, y, to_sensitive(columns), None))
+    probability = model.predict_proba(X)[:, 1]
+    limits = {
+        level: max(
+            confidence_interval(
+                probability, {name: column}, dependence=GDP(), level=level, random_state=0, floor=False
+            ).low
+            for name, column in columns.items()
+        )
+        for level in (0.95, 1.0 - 0.05 / 3)
+    }
+    assert point.lower == limits[1.0 - 0.05 / 3] < limits[0.95]
+    assert point.upper == max(found[f"gdp_{name}_high"] for name in columns)
+
+
 def test_a_model_that_predicts_a_constant_has_no_dependence():
     X, y, s = task()
     model = FRHSICClassifier(lam=0.0, **FAST).fit(X, y)

@@ -168,7 +168,7 @@ def test_gdp_by_age_and_sex_of_many_rows_is_the_exact_sum():
     for a, b in torch.stack((age, sex), dim=1).unique(dim=0):
         v = torch.exp(-((age - a) ** 2) / (2 * h * h)) * (sex == b)
         total += float(((age == a) & (sex == b)).sum()) * abs(float((v @ f) / v.sum() - f.mean()))
-    assert GDP(range_s=73.0)(f, s).item() == pytest.approx(total / 6_000, rel=1e-9)
+    assert GDP(0.1, range_s=73.0)(f, s).item() == pytest.approx(total / 6_000, rel=1e-9)
 
 
 def test_levels_not_seen_in_calibration_have_bins_of_their_own():

@@ -33,6 +33,7 @@ from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, 
 from frhsic.kernels import Delta, Gaussian, Kernel, Laplace, Linear, OnColumns
 from frhsic.penalty import Penalty
 from frhsic.persistence import _saved, load, save
+from frhsic.sources._whole import NO_DIGEST, seal
 
 MESSAGE = re.compile(r"'(path|model|encoder|document|tensors)' must .+\. Got .+\. \S.+\.", re.DOTALL)
 RNG = np.random.default_rng(0)
@@ -120,8 +121,11 @@ def parts(path):
 
 
 def rewrite(path, tensors, document):
-    """Write what a stranger may write: no check on our side."""
-    path.write_bytes(safetensors.torch.save(tensors, {"frhsic": json.dumps(document)}))
+    """Write what a stranger may write, digest included: no check on our side."""
+    known = isinstance(document, dict)
+    text = json.dumps({**document, "sha256": NO_DIGEST} if known else document)
+    content = safetensors.torch.save(tensors, {"frhsic": text})
+    path.write_bytes(seal(content) if known else content)
 
 
 def refuse(path, message=None, error=TensorFileError, **options):
@@ -141,7 +145,9 @@ def test_a_loaded_model_is_the_model(models, name, path):
     one, two = (m[-1] if name == "pipeline" else m for m in (model, other))
     kept = {a for a in vars(one) if a != "penalty_"}
     assert set(vars(two)) == kept
-    same = ("history_", "n_iter_", "best_epoch_", "relative_dependence_")
+    untimed = [record | {"seconds": None} for record in one.history_]
+    assert two.history_ == untimed
+    same = ("n_iter_", "best_epoch_", "relative_dependence_")
     for attribute in (*same, "sensitive_names_", "sensitive_kinds_"):
         assert getattr(one, attribute) == getattr(two, attribute)
     assert (one.relative_dependence_ is None) == (name != "budget")
@@ -247,8 +253,37 @@ def test_a_budget_survives(models, path):
 def test_a_file_of_an_older_version_says_what_to_do(models, path):
     save(models["plain"], path)
     tensors, document = parts(path)
-    rewrite(path, tensors, document | {"version": 1})
-    refuse(path, r"version 2\. Got 1, which an older frhsic wrote\. Load it with that one, or fit the model")
+    rewrite(path, tensors, document | {"version": 2})
+    refuse(
+        path, r"version 3\. Got 2\. An older frhsic wrote it: load it with that one, or fit and save again"
+    )
+
+
+def test_300_single_bits_of_the_weights_are_noticed(models, path):
+    save(models["plain"], path)
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    g = np.random.default_rng(0)
+    for place in g.integers(start, len(content), 300):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << int(g.integers(8))
+        path.write_bytes(damaged)
+        refuse(path, "must have the SHA-256 with which it was written")
+
+
+def test_two_equal_fits_write_the_same_bytes(tmp_path):
+    X, written = np.linspace(0, 1, 80).reshape(40, 2), []
+    for turn in range(2):
+        model = FRHSICClassifier(lam=0.1, epochs=2, encoder=(3,), random_state=0)
+        model.fit(X, X[:, 0] > 0.5, sensitive_features=X[:, 1] ** 2)
+        assert model.history_[0]["seconds"] > 0
+        save(model, tmp_path / f"{turn}")
+        written.append((tmp_path / f"{turn}").read_bytes())
+    assert written[0] == written[1]
+    other = load(tmp_path / "0")
+    assert other.history_[0]["seconds"] is None
+    save(other, tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == written[0]
 
 
 @pytest.mark.parametrize(
@@ -510,7 +545,7 @@ def test_what_is_no_model_is_refused_and_runs_nothing(models, path, tmp_path):
     refuse(path)
     assert not (tmp_path / "bomb").exists()
     refuse(tmp_path / "nothing")
-    tensorfile.write(path, {}, {"format": "frhsic-checkpoint", "version": 1})
+    tensorfile.write(path, {}, {"format": "frhsic-checkpoint", "version": tensorfile.VERSION})
     refuse(path, "frhsic-model")
     save(models["text"], path)
     content = path.read_bytes()

@@ -24,6 +24,7 @@ from frhsic import report
 from frhsic.auditing import (
     Attribute,
     Audit,
+    Claim,
     Column,
     Given,
     Measured,
@@ -164,6 +165,7 @@ def make_audit(
     return Audit(
         subject="score" if score else "representation",
         n=1_234,
+        groups=None,
         level=0.95,
         score=Column("score", "continuous", 1_200, 0.02, 0.33, 0.91, unit_interval=True) if score else None,
         width=1 if score else 8,
@@ -176,6 +178,7 @@ def make_audit(
         trained_on=None,
         seed=7,
         version="0.1",
+        claims=(Claim("dependence", "depends", found[0].names),),
         notes=("A note.",),
     )
 
@@ -300,7 +303,7 @@ def test_the_numbers_in_the_page_are_those_of_the_audit(certificate: Certificate
 
 def test_a_smallest_p_value_says_that_permutations_can_give_no_smaller(page: str) -> None:
     text = _Reader(page).text
-    assert "p = 0.001 the smallest that 999 permutations can give; p = 0.002 after Holm’s correction" in text
+    assert "p = 0.001 the smallest that 999 permutations can give; p = 0.002 corrected for all tests" in text
     assert "p = 0.037 999 permutations" in text
 
 

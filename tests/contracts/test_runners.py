@@ -222,6 +222,17 @@ def test_groups_and_stored_rows_are_drawn_by_file_and_row_however_files_are_cut(
     assert 500 < int(rows.min()) <= int(rows.max()) < 700
 
 
+def test_a_column_of_groups_keeps_the_rows_of_a_unit_together(tmp_path):
+    whole = table(n=6_000)
+    source = open_source(cut(whole, tmp_path))
+    found = sketch_source(source, empty(), z="score", s="age", ids="customer", groups="job")
+    assert found.grouped
+    jobs = whole.column("job").to_pylist()
+    rows = [6_000 - found.without(group).n_rows for group in range(20) if found.group_shares[group] > 0]
+    assert len(rows) <= len(set(jobs))  # a job is in one group, so most groups are empty
+    assert sum(rows) == 6_000
+
+
 def test_a_column_of_ids_draws_the_same_rows_in_any_order(tmp_path):
     whole = table(n=12_000)
     shuffled = whole.take(np.random.default_rng(1).permutation(12_000))
@@ -331,6 +342,8 @@ def test_a_stream_is_sketched_here_and_nowhere_else(tmp_path):
         ({"weights": "w"}, "'weights' must name columns.*Got 'w'"),
         ({"given": "y"}, "'given' must name columns.*Got 'y'"),
         ({"ids": "id"}, "'ids' must name columns.*Got 'id'"),
+        ({"groups": "id"}, "'groups' must name columns.*Got 'id'"),
+        ({"groups": "score"}, "'groups' must be 6000 integers or strings"),
         ({"ids": "score"}, r"'ids' must be 6000 integers.*\(In 'stream', rows 0 to 5999\.\)"),
         ({"engine": "pool"}, "'engine' must be Local"),
         ({"sketch": empty().update([1.0, 2.0], [3.0, 4.0])}, "'sketch' must be empty. Got one of 2 rows"),

@@ -19,6 +19,7 @@ from frhsic.dependence import EIPM, GDP, HSIC, FeatureHSIC, HSICSketch
 from frhsic.dependence import _sketch as sketches
 from frhsic.inference import confidence_interval, independence_test
 from frhsic.kernels import Delta, Energy, Gaussian, Linear, OnColumns, default_kernel
+from frhsic.sources._whole import NO_DIGEST, seal
 
 D = torch.float64
 N = 3_000
@@ -504,13 +505,15 @@ def test_rows_that_make_no_sense_are_refused():
 
 
 def parts(raw):
-    return load(raw), json.loads(
-        json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["__metadata__"]["frhsic"]
-    )
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    document = json.loads(header["__metadata__"]["frhsic"])
+    del document["sha256"]
+    return load(raw), document
 
 
 def joined(tensors, document):
-    return save(tensors, {"frhsic": json.dumps(document)})
+    """What a stranger may send, digest included."""
+    return seal(save(tensors, {"frhsic": json.dumps({**document, "sha256": NO_DIGEST})}))
 
 
 def test_bytes_that_are_no_sketch_are_refused():
@@ -522,8 +525,8 @@ def test_bytes_that_are_no_sketch_are_refused():
         HSICSketch.from_bytes("sketch")
     tensors, document = parts(raw)
     assert HSICSketch.from_bytes(joined(tensors, document)).n_rows == N
-    with pytest.raises(ValueError, match=r"^'data' must have version 1\. Got 2\."):
-        HSICSketch.from_bytes(joined(tensors, document | {"version": 2}))
+    with pytest.raises(ValueError, match=r"^'data' must have version 2\. Got 1\."):
+        HSICSketch.from_bytes(joined(tensors, document | {"version": 1}))
     with pytest.raises(ValueError, match=r"^'data' must hold 'frhsic-sketch'\. Got 'frhsic-model'"):
         HSICSketch.from_bytes(joined(tensors, document | {"format": "frhsic-model"}))
     moved = tensors | {"fingerprint": tensors["fingerprint"] + 1e-3}
@@ -531,6 +534,16 @@ def test_bytes_that_are_no_sketch_are_refused():
         ValueError, match=r"^'data' must hold a sketch with the frequencies that this machine"
     ):
         HSICSketch.from_bytes(joined(moved, document))
+
+
+def test_a_sketch_with_one_bit_changed_is_refused():
+    raw = empty("ages by sex").update(*rows("ages by sex")).to_bytes()
+    g = np.random.default_rng(0)
+    for place in g.integers(len(raw), size=100):
+        damaged = bytearray(raw)
+        damaged[place] ^= 1 << int(g.integers(8))
+        with pytest.raises(ValueError, match=r"^'data' must "):
+            HSICSketch.from_bytes(bytes(damaged))
 
 
 def spoilt():

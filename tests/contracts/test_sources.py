@@ -5,11 +5,12 @@ import os
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from frhsic.sources import column_names, drop_missing, read_table, replacing, write_table
+from frhsic.sources import column_names, drop_missing, open_source, read_table, replacing, write_table
 
 TABLE = pa.table({"score": [0.25, 0.5, 0.75], "age": [31, 45, 62], "job": ["chef", None, "nurse"]})
 
@@ -165,3 +166,71 @@ def test_an_unknown_suffix_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"must end in \.parquet"):
         write_table(TABLE, tmp_path / "t.xlsx")
     assert os.listdir(tmp_path) == []
+
+
+def _mutations(content, count, start=4):
+    """Copies of a file with one bit, one byte or a run of bytes changed."""
+    g = np.random.default_rng(22)
+    for j in range(count):
+        damaged, place = bytearray(content), int(g.integers(start, len(content)))
+        width = (1, 1, 8)[j % 3]
+        if j % 3 == 0:
+            damaged[place] ^= 1 << int(g.integers(8))
+        else:
+            damaged[place : place + width] = g.bytes(len(damaged[place : place + width]))
+        yield bytes(damaged)
+
+
+def test_75_damaged_parquet_files_are_refused_or_read_as_the_same_table(tmp_path):
+    g, path = np.random.default_rng(0), tmp_path / "t.parquet"
+    jobs = np.array(["chef", "nurse", "cook"])[g.integers(0, 3, 300)]
+    table = pa.table({"score": g.normal(size=300), "age": g.integers(18, 90, 300), "job": jobs})
+    write_table(table, path)
+    refused = []
+    for damaged in _mutations(path.read_bytes(), 75):
+        path.write_bytes(damaged)
+        for read in (read_table, lambda path: pa.Table.from_batches(list(open_source(path)))):
+            try:
+                assert read(path).equals(table)
+            except ValueError as error:
+                refused.append(str(error))
+    assert len(refused) > 100  # of 150; the others changed bytes that nobody reads
+    assert all(" must be a whole CSV, Parquet or Arrow file. Got: " in text for text in refused)
+
+
+def test_a_parquet_footer_that_lost_rows_or_renamed_a_column_is_refused(tmp_path):
+    path = tmp_path / "t.parquet"
+    write_table(pa.table({"score": np.arange(300.0), "age": np.arange(300)}), path)
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    # 300 rows as thrift writes them: last of all in the row group
+    rows = content.rindex(b"\xd8\x04")
+    for place, new in ((content.index(b"score", footer), b"scorf"), (rows, b"\xd8\x00")):
+        path.write_bytes(content[:place] + new + content[place + len(new) :])
+        with pytest.raises(ValueError, match="Got: a Parquet footer that contradicts itself"):
+            read_table(path)
+
+
+def test_a_dataset_of_parquet_files_is_compared_with_its_checksums(tmp_path):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"score": np.random.default_rng(0).normal(size=200)})
+    options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    pyarrow.parquet.write_table(table, path, **options)
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(OSError, match="CRC checksum verification failed"):
+        list(open_source(pyarrow.dataset.dataset(path)))
+
+
+def test_an_arrow_file_with_impossible_offsets_is_refused(tmp_path):
+    path = tmp_path / "t.arrow"
+    jobs = [f"job {j}" for j in range(1000)]
+    pyarrow.feather.write_feather(pa.table({"job": jobs}), path, compression="uncompressed")
+    content = bytearray(path.read_bytes())
+    offset = content.index(np.array([0, 5, 10], dtype=np.int32).tobytes())
+    content[offset + 43] ^= 0x40  # its text would begin a gigabyte further on
+    path.write_bytes(content)
+    for read in (read_table, lambda path: list(open_source(path))):
+        with pytest.raises(ValueError, match="must be a whole CSV, Parquet or Arrow file"):
+            read(path)

@@ -97,12 +97,61 @@ def test_the_password_may_come_from_where_all_programs_have_it(server, monkeypat
 @pytest.mark.usefixtures("filled")
 def test_gaps_are_errors_unless_they_are_allowed(database):
     query = "select gap, age from scores where age = 30"
-    with pytest.raises(ValueError, match=r"'query' must have no missing values in column 'gap'\. Got 1"):
+    says = r"'query' must have no missing values in column 'gap'\. Got 1 .* Add 'WHERE gap IS NOT NULL' to"
+    with pytest.raises(ValueError, match=says):
         list(open_sql(database, "select gap from scores"))
     source = open_sql(database, query, allow_missing=True)
     assert sum(drop_missing(batch).num_rows for batch in source) == sum(
         x % 73 == 12 and x != 700_000 for x in range(1, ROWS + 1)
     )
+
+
+@pytest.mark.usefixtures("filled")
+def test_the_command_line_advises_its_own_option_against_gaps(database, capsys):
+    from frhsic.cli import run
+
+    query = "select gap, age from scores where age = 30 or gap is null"
+    arguments = ["audit", database, "--query", query, "--score", "gap", "--sensitive", "age"]
+    assert run(arguments) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Add 'WHERE gap IS NOT NULL' to the query, or pass --drop-missing to leave such rows out." in said
+    assert "allow_missing" not in said
+
+
+def test_all_passes_over_a_source_see_one_state_of_the_database(database):
+    from adbc_driver_postgresql import dbapi
+
+    def commit(*statements):
+        with dbapi.connect(os.environ[database]) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            connection.commit()
+
+    commit("create table moving as select x::float8 as x from generate_series(1, 9000) as t(x)")
+    source = open_sql(database, "select x from moving", batch_rows=1000)
+    commit("insert into moving select 1e6 from generate_series(1, 500)")
+    before = source.sample()  # which breaks its pass off
+    commit("delete from moving where x < 100", "update moving set x = -x where x = 5000")
+    first, second = rows(source), rows(source)
+    assert first.equals(second)
+    assert before.num_rows == 5000
+    assert sorted(first["x"].to_pylist()) == list(range(1, 9001))
+    assert rows(open_sql(database, "select x from moving")).num_rows == 9401
+    commit("drop table moving")
+
+
+def test_a_snapshot_that_the_server_ended_is_an_error_that_says_so(database):
+    source = open_sql(database, "select 1 as x")
+    end = (
+        "select pg_terminate_backend(pid) as gone from pg_stat_activity "
+        "where state = 'idle in transaction' and query like '%pg_export_snapshot%' and pid = %s"
+    )
+    mine = "select min(pid) as pid from pg_stat_activity where query like '%pg_export_snapshot()%'"
+    (pid,) = rows(open_sql(database, mine))["pid"].to_pylist()
+    assert rows(open_sql(database, end.replace("%s", str(pid))))["gone"].to_pylist() == [True]
+    with pytest.raises(ConnectionError, match=r"must keep the snapshot .* Open the source again") as refused:
+        list(source)
+    assert_silent(refused.value)
 
 
 def test_batch_rows_are_a_number_of_rows(database):
@@ -180,7 +229,8 @@ def test_a_pass_that_is_broken_off_leaves_no_connection(database):
             assert batch.num_rows
             break
     (batch,) = open_sql(database, count)
-    assert batch.column(0)[0].as_py() <= 1  # the last one may still be on its way out
+    # The one that keeps its own snapshot; and two of the last one may still be on their way out.
+    assert batch.column(0)[0].as_py() <= 3
 
 
 # ---- what is refused ---------------------------------------------------------------------------------------

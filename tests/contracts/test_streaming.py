@@ -288,7 +288,8 @@ def test_a_saved_model_says_the_same_and_can_go_on(tmp_path):
     save(model, tmp_path / "model.frhsic")
     again = load(tmp_path / "model.frhsic")
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
-    assert again.history_ == model.history_
+    kept = [{**epoch, "seconds": None} for epoch in model.history_]  # equal fits save equal bytes
+    assert again.history_ == kept
     in_parts(again)
     assert again.n_iter_ == 3
     assert not np.array_equal(again.predict_proba(X), model.predict_proba(X))

@@ -1,6 +1,7 @@
 """Whatever a tensor file holds: the tensors and the document that were written, or a TensorFileError."""
 
 import copy
+import hashlib
 import io
 import json
 import os
@@ -26,6 +27,7 @@ from frhsic.engine.tensorfile import VERSION, TensorFileError, read, write
 
 KIND = "frhsic-model"
 DOCUMENT = {"format": KIND, "version": VERSION}
+SEALED = DOCUMENT | {"sha256": "0" * 64}
 TENSORS = {
     "net.0.weight": torch.arange(6.0).reshape(2, 3),
     "net.0.bias": torch.tensor([-0.0, 5e-324], dtype=torch.float64),
@@ -40,13 +42,22 @@ MESSAGE = re.compile(r"'(path|tensors|document)' must .+\. Got .+\. \S.+\.", re.
 
 
 def pack(header, data=b"", length=None):
+    """A file with this header, and with the digest that belongs to it if it has a place for one."""
     if not isinstance(header, bytes):
         header = (header if isinstance(header, str) else json.dumps(header)).encode()
-    return struct.pack("<Q", len(header) if length is None else length) + header + data
+    return sealed(struct.pack("<Q", len(header) if length is None else length) + header + data)
+
+
+def sealed(content):
+    """The digest that belongs to the content, as a stranger would write it, too."""
+    blank = re.sub(rb'(\\"sha256\\": \\")[0-9a-f]{64}', rb"\g<1>" + b"0" * 64, content, count=1)
+    return blank.replace(b"0" * 64, hashlib.sha256(blank).hexdigest().encode(), 1)
 
 
 def holding(document, data=b"", **entries):
     """A file with this document (or text) and these entries of the header."""
+    if isinstance(document, dict):
+        document = {**document, "sha256": "0" * 64}
     text = document if isinstance(document, str) else json.dumps(document)
     return pack({"__metadata__": {"frhsic": text}, **entries}, data)
 
@@ -57,7 +68,7 @@ def entry(data=bytes(8), **changed):
 
 def documents(value):
     """A file whose document has this JSON text as a value."""
-    return holding(f'{{"format": "{KIND}", "version": 1, "x": {value}}}')
+    return holding(f'{{"format": "{KIND}", "sha256": "{"0" * 64}", "version": {VERSION}, "x": {value}}}')
 
 
 @pytest.fixture
@@ -183,7 +194,12 @@ def test_it_is_a_plain_safetensors_file(path):
     write(path, TENSORS, DOCUMENT)
     with safetensors.safe_open(path, "pt") as file:
         assert set(file.keys()) == set(TENSORS)
-        assert json.loads(file.metadata()["frhsic"]) == DOCUMENT
+        document = json.loads(file.metadata()["frhsic"])
+    content = path.read_bytes()
+    digest = document.pop("sha256")
+    assert document == DOCUMENT
+    # By hand: of all bytes, with zeros in the place of the digest.
+    assert hashlib.sha256(content.replace(digest.encode(), b"0" * 64)).hexdigest() == digest
 
 
 # Writing
@@ -200,9 +216,12 @@ UNREADABLE = {
     "bad name": ({"../w": torch.ones(2)}, DOCUMENT),
     "number as name": ({1: torch.ones(2)}, DOCUMENT),
     "too many": (dict.fromkeys(map(str, range(10_001)), torch.ones(0)), DOCUMENT),
-    "no format": ({}, {"version": 1}),
+    "no format": ({}, {"version": VERSION}),
     "no version": ({}, {"format": KIND}),
     "newer": ({}, DOCUMENT | {"version": VERSION + 1}),
+    "older": ({}, DOCUMENT | {"version": VERSION - 1}),
+    "key of the digest": ({}, DOCUMENT | {"x": {"sha256": "0" * 64}}),
+    "digest": ({}, DOCUMENT | {"sha256": "1" * 64}),
     "nan": ({}, DOCUMENT | {"x": float("nan")}),
     "infinity": ({}, DOCUMENT | {"x": [float("inf")]}),
     "object": ({}, DOCUMENT | {"x": object()}),
@@ -256,6 +275,18 @@ def test_a_missing_directory_is_an_error_of_the_disk(tmp_path):
     with pytest.raises(FileNotFoundError):
         write(tmp_path / "no" / "model", {}, DOCUMENT)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_with_one_bit_changed_is_refused_wherever_the_bit_is(path, valid):
+    for place in range(len(valid)):
+        damaged = bytearray(valid)
+        damaged[place] ^= 1 << place % 8
+        refuse(path, bytes(damaged), finite=False)
+
+
+def test_tensors_of_another_file_are_refused_with_the_reason(path, valid):
+    message = refuse(path, valid[:-1] + bytes([valid[-1] ^ 1]), finite=False)
+    assert "'path' must have the SHA-256 with which it was written. Got another: its bytes have" in message
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
@@ -320,7 +351,7 @@ def test_a_writer_killed_at_any_moment_leaves_the_old_or_the_new_file(path):
         path = sys.argv[1]
 
         def save(k):
-            document = {"format": "frhsic-model", "version": 1, "k": k}
+            document = {"format": "frhsic-model", "version": 3, "k": k}
             write(path, {"x": torch.full((100_000,), float(k))}, document)
 
         save(0)
@@ -389,16 +420,16 @@ HOSTILE = {
     "no metadata": pack({"w": F32}, bytes(8)),
     "empty metadata": pack({"__metadata__": {}}),
     "metadata is a list": pack({"__metadata__": ["frhsic"]}),
-    "more metadata": pack({"__metadata__": {"frhsic": json.dumps(DOCUMENT), "format": "pt"}}),
-    "document is no text": pack({"__metadata__": {"frhsic": DOCUMENT}}),
+    "more metadata": pack({"__metadata__": {"frhsic": json.dumps(SEALED), "format": "pt"}}),
+    "document is no text": pack({"__metadata__": {"frhsic": SEALED}}),
     "document is a list": holding([DOCUMENT]),
     "document is null": holding(None),
     "document is empty text": holding(""),
-    "document has trailing text": holding(json.dumps(DOCUMENT) + "{}"),
-    "header has trailing text": pack(json.dumps({"__metadata__": {"frhsic": json.dumps(DOCUMENT)}}) + "{}"),
+    "document has trailing text": holding(json.dumps(SEALED) + "{}"),
+    "header has trailing text": pack(json.dumps({"__metadata__": {"frhsic": json.dumps(SEALED)}}) + "{}"),
     "format is a number": holding(DOCUMENT | {"format": 1}),
     "format is a long secret": holding(DOCUMENT | {"format": "\x1b[31m" + "s" * 9999}),
-    "UTF-16": pack(json.dumps({"__metadata__": {"frhsic": json.dumps(DOCUMENT)}}).encode("utf-16")),
+    "UTF-16": pack(json.dumps({"__metadata__": {"frhsic": json.dumps(SEALED)}}).encode("utf-16")),
     "byte order mark": pack(b"\xef\xbb\xbf" + holding(DOCUMENT)[8:]),
     "not UTF-8": pack(holding(DOCUMENT)[8:].replace(b"model", b"\xff\xc0\xaf")),
     "NUL in the header": pack(holding(DOCUMENT)[8:] + b"\0"),
@@ -410,7 +441,7 @@ HOSTILE = {
     "deep document of 33 levels": documents("[" * 32 + "]" * 32),
     "duplicate tensor": pack(entry()[8:-9] + b', "w":' + json.dumps(F32).encode() + b"}", bytes(8)),
     "duplicate metadata": pack(holding(DOCUMENT)[8:-1] + b"," + holding(DOCUMENT)[9:]),
-    "duplicate format": holding('{"format": "frhsic-model", "version": 1, "format": "frhsic-model"}'),
+    "duplicate format": holding('{"format": "frhsic-model", "version": 3, "format": "frhsic-model"}'),
     "duplicate deep inside": documents('[{"a": 1, "\\u0061": 2}]'),
     "NaN": documents("NaN"),
     "Infinity": documents("[Infinity]"),
@@ -689,7 +720,7 @@ mutation = settings(
 
 def survives(path, content):
     """Refuse the file, or read what can be written and read again."""
-    path.write_bytes(content)
+    path.write_bytes(sealed(content))
     try:
         tensors, document = read(path, kind=KIND, finite=False)
     except TensorFileError:

@@ -404,7 +404,9 @@ def test_levels_with_too_few_rows_are_left_out_and_counted():
         assert 1 <= counts[2] <= 3
         assert len(record.terms) == 3
     for measure in (HSIC(), Adversary((4,))):  # a penalty that never acts is no penalty
-        with pytest.raises(ValueError, match=r"^'batch_size' must give every level of y"):
+        with pytest.raises(
+            ValueError, match=r"^'y' must have 11 rows of every level .* Got a level of 9 rows"
+        ):
             run(rare, penalty=Penalty(measure, given={"y": 2}))
 
 
@@ -739,12 +741,15 @@ def test_a_checkpoint_of_another_call_is_refused_and_says_what_differs(what, tmp
     assert identical(checkpointed("HSIC", path).net, checkpointed("HSIC", None).net)
 
 
-def test_a_checkpoint_of_an_older_version_is_refused_and_says_what_to_do(tmp_path):
+def test_a_checkpoint_of_an_older_version_is_refused_and_says_what_to_do(tmp_path, monkeypatch):
     path = tmp_path / "run"
     stopped_at(10, "HSIC", path)
     tensors, document = tensorfile.read(path, kind=checkpoint.KIND)
-    tensorfile.write(path, tensors, document | {"version": 1})
-    with pytest.raises(tensorfile.TensorFileError, match=r"version 2\. Got 1, of an older .*Remove it"):
+    monkeypatch.setattr(tensorfile, "VERSION", 2)
+    tensorfile.write(path, tensors, document | {"version": 2})
+    monkeypatch.undo()
+    says = r"^'checkpoint' must have version 3\. Got 2\. An older .*Remove it"
+    with pytest.raises(tensorfile.TensorFileError, match=says):
         checkpointed("HSIC", path)
 
 
@@ -862,7 +867,8 @@ SCRIPT = textwrap.dedent("""
             if action == "slowly":
                 register_optimizer_step_pre_hook(lambda *_: time.sleep(0.01))
             tensors = fit(name, None if action == "whole" else f"{folder}/{name}.checkpoint")
-            tensorfile.write(f"{folder}/{name}.{action}", tensors, {"format": "weights", "version": 1})
+            document = {"format": "weights", "version": tensorfile.VERSION}
+            tensorfile.write(f"{folder}/{name}.{action}", tensors, document)
         except BaseException:
             traceback.print_exc()
         finally:

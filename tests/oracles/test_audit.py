@@ -28,7 +28,8 @@ def rows() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def found(rows: dict[str, Any]) -> Audit:
-    return audit(rows["score"], sensitive_features={"age": rows["age"]}, y_true=rows["y"], random_state=1)
+    s = {"age": rows["age"]}
+    return audit(rows["score"], sensitive_features=s, y_true=rows["y"], bandwidth_s=0.1, random_state=1)
 
 
 def lower_median(x: np.ndarray) -> float:
@@ -152,7 +153,8 @@ def test_p_values_agree_with_another_draw_of_pairings(rows: dict[str, Any]) -> N
 
 
 def test_what_is_recovered_and_transferred_is_that_of_scikit_learn(rows: dict[str, Any]) -> None:
-    found = audit(rows["z"], sensitive_features={"age": rows["age"]}, y_true=rows["y"], random_state=1)
+    s = {"age": rows["age"]}
+    found = audit(rows["z"], sensitive_features=s, y_true=rows["y"], bandwidth_s=0.1, random_state=1)
     assert found.representation is not None
     import torch  # the rows are drawn by the seed
 

@@ -769,4 +769,4 @@ def test_many_rows_in_the_wild_bootstrap_are_said(monkeypatch):
     assert independence_test(z, s, **arguments).notes == ()
     monkeypatch.setattr(_permutation, "WILD_ROWS", 50)
     monkeypatch.setitem(independence_test.__globals__, "WILD_ROWS", 50)
-    assert "in proportion to their squared weights" in independence_test(z, s, **arguments).notes[0]
+    assert "in proportion to the squares of their terms" in independence_test(z, s, **arguments).notes[0]

@@ -9,8 +9,15 @@ from scipy.stats import norm, t
 
 from frhsic.data import Sensitive
 from frhsic.dependence import EIPM, GDP, HSIC, DistanceCovariance
-from frhsic.inference import Curve, _curve, _intervals, conditional_curve, confidence_interval, gdp_from_band
-from frhsic.inference._curve import Smoothed, gathered
+from frhsic.inference import (
+    Curve,
+    _intervals,
+    _process,
+    conditional_curve,
+    confidence_interval,
+    gdp_from_band,
+)
+from frhsic.inference._process import Smoothed, gathered
 from frhsic.kernels import Gaussian
 
 DRAWS = 4_000
@@ -149,7 +156,7 @@ def test_gathering_rows_on_bins_changes_the_process_hardly(monkeypatch):
     z, s = sample(900)
     points = torch.tensor([[-1.0], [0.0], [1.0]], dtype=torch.float64)
     whole = smoothed(z, s, 0.5)
-    monkeypatch.setattr(_curve, "_GROUPS", 150)
+    monkeypatch.setattr(_process, "GROUPS", 150)
     binned = smoothed(z, s, 0.5)
     assert len(binned.groups.sizes) == 150
     assert binned.at(points).mean == pytest.approx(whole.at(points).mean, abs=5e-3)
@@ -202,14 +209,53 @@ def naive_bound(z, s, h, draws=DRAWS, seed=3):
     return np.mean(e, axis=0) + zeta
 
 
-def test_gdp_is_its_own_value_and_its_radius_the_quantile_of_the_bound():
-    z, s = sample(100, 0.1, seed=4)  # all gaps in doubt
-    measure = GDP(0.8, range_s=1.0)
-    result = confidence_interval(z, s, dependence=measure, n_draws=DRAWS, random_state=0, floor=False)
-    assert result.estimate == pytest.approx(measure(torch.tensor(z), torch.tensor(s)).item())
-    expected = np.quantile(naive_bound(z, s, 0.8), 0.95)
-    assert result.high - result.estimate == pytest.approx(expected, rel=0.05)
-    assert result.low == pytest.approx(max(0.0, 2 * result.estimate - result.high))
+@pytest.mark.parametrize("size", [0.0, 0.25, 2.0], ids=["all in doubt", "some", "most clear"])
+def test_the_limits_of_gdp_are_those_of_the_formula(size):
+    """Twelve values of s, 30 rows each; multipliers row by row, the limits written down again."""
+    rng = np.random.default_rng(4)
+    s = np.repeat(np.arange(12.0), 30)
+    z = size * np.where(s < 4, -1.0, 0.5) + rng.normal(size=360)
+    result = confidence_interval(z, s, dependence=GDP(), n_draws=DRAWS, random_state=0, floor=False)
+    means = np.array([z[s == k].mean() for k in range(12)])
+    g = means - z.mean()
+    assert result.estimate == pytest.approx(np.abs(g).mean())
+    xi = rng.normal(size=(DRAWS, 360))
+    stretch = math.sqrt(30 / 29)
+    e = np.array([stretch * (xi[:, s == k] @ (z[s == k] - means[k])) / 30 for k in range(12)])
+    # Of 30 rows the limit of doubt takes the larger of their own variance and those of more.
+    e = e - xi @ (z - z.mean()) / 360
+    zeta = xi @ (np.abs(g)[s.astype(int)] - np.abs(g).mean()) / 360
+    spread = np.sqrt((e**2).mean(axis=1))
+    largest = np.quantile((np.abs(e) / spread[:, None]).max(axis=0), 0.99)
+    own = np.array([z[s == k].var(ddof=1) for k in range(12)])
+    near = [
+        own[max(0, k - 3) : k + 4].mean() for k in range(12)
+    ]  # at least 200 degrees of freedom of 29 each
+    near[0], near[1], near[2], near[-1], near[-2], near[-3] = (
+        own[:7].mean(),
+        own[:7].mean(),
+        own[:7].mean(),
+        own[-7:].mean(),
+        own[-7:].mean(),
+        own[-7:].mean(),
+    )
+    variance = np.maximum(np.maximum(own, near), own.mean()) / 30
+    clear = np.abs(g) > t.isf(norm.sf(largest), 29) * np.sqrt(variance)
+    assert {0.0: clear.sum() == 0, 0.25: clear.sum() < 12, 2.0: clear.sum() > 6}[size]
+    moves = zeta + (np.sign(g[clear])[:, None] * e[clear]).sum(axis=0) / 12
+    noise = np.abs(e[~clear]).sum(axis=0) / 12
+    beyond = max(0.0, np.abs(g[~clear]).sum() / 12 - np.quantile(noise, 0.975))
+    low = max(0.0, np.abs(g[clear]).sum() / 12 - np.quantile(moves, 0.975) + beyond)
+    v = spread[~clear] ** 2
+    Q = max(0.0, ((g[~clear] ** 2 - v) / 12).sum())
+    chance = ((e[~clear] ** 2 - v[:, None]) / 12).sum(axis=0)
+    lam = np.linalg.eigvalsh(e[~clear] @ e[~clear].T / DRAWS / 12)[-1] if (~clear).any() else 0.0
+    q, c = np.quantile(chance, 0.975), norm.ppf(0.975)
+    # The larger root of (x - Q)^2 = 4 c^2 lam x + q^2.
+    most = max(np.roots([1.0, -2 * Q - 4 * c * c * lam, Q * Q - q * q]).real)
+    high = np.abs(g[clear]).sum() / 12 - np.quantile(moves, 0.025) + math.sqrt((~clear).mean() * most)
+    assert result.low == pytest.approx(low, rel=0.05, abs=0.003)
+    assert result.high == pytest.approx(max(high, result.estimate), rel=0.05)
 
 
 def test_gaps_beyond_doubt_move_with_their_signed_error():
@@ -223,7 +269,7 @@ def test_gaps_beyond_doubt_move_with_their_signed_error():
     se = 0.5 * math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 200)
     assert result.estimate == pytest.approx(0.5 * (y.mean() - x.mean()))
     assert result.high - result.estimate == pytest.approx(norm.ppf(0.975) * se, rel=0.03)
-    assert result.target == "the GDP of the true curve, level by level"
+    assert result.target == "the GDP of the true curve, value by value"
 
 
 def test_eipm_is_its_own_value_and_its_radius_the_quantile_of_the_bound():
@@ -274,17 +320,17 @@ def test_the_smoothed_floor_is_the_mean_of_the_measure_under_permutations(measur
 
 def test_level_means_have_the_t_band_of_their_levels():
     rng = np.random.default_rng(0)
-    s = np.repeat(np.arange(5), 120)
-    z = (1 + 0.2 * s) * rng.normal(size=600) + 0.2 * s
+    s = np.repeat(np.arange(5), 240)
+    z = (1 + 0.2 * s) * rng.normal(size=1_200) + 0.2 * s
     curve = conditional_curve(z, s, n_draws=20_000, random_state=0)
     assert curve.points == (0.0, 1.0, 2.0, 3.0, 4.0)
     assert curve.mass == pytest.approx([0.2] * 5)
     assert curve.mean == pytest.approx([z[s == k].mean() for k in range(5)])
     # The largest of five independent |normals|, then the same tail of Student's law.
-    c = t.isf(norm.sf(norm.ppf(0.5 + 0.5 * 0.95 ** (1 / 5))), 119)
+    c = t.isf(norm.sf(norm.ppf(0.5 + 0.5 * 0.95 ** (1 / 5))), 239)
     for k in range(5):
         half = (curve.high[k] - curve.low[k]) / 2
-        assert half == pytest.approx(c * z[s == k].std(ddof=1) / math.sqrt(120), rel=0.03)
+        assert half == pytest.approx(c * z[s == k].std(ddof=1) / math.sqrt(240), rel=0.03)
 
 
 def test_small_levels_take_the_larger_of_their_own_and_the_common_variance():
@@ -299,7 +345,7 @@ def test_small_levels_take_the_larger_of_their_own_and_the_common_variance():
 
 def test_equal_mass_points_stand_for_equal_shares():
     _, s = sample(500)
-    points, mass = _curve.equal_mass(smoothed(s, s, 1.0).groups, 10)
+    points, mass = _process.equal_mass(smoothed(s, s, 1.0).groups, 10)
     assert points[:, 0].numpy() == pytest.approx(np.quantile(s, (np.arange(10) + 0.5) / 10), abs=0.05)
     assert mass.numpy() == pytest.approx([0.1] * 10)
 

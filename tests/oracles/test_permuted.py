@@ -115,7 +115,7 @@ OTHERS = {
         (lambda: EIPM(Gaussian(1.0), 0.1), ANY),
         (lambda: EIPM(Gaussian(1.0), 0.1, root=False, anchors=7), ANY),
     ],
-    "GDP": [(lambda: GDP(), ANY), (lambda: GDP(weighting="grid"), (CONTINUOUS,))],
+    "GDP": [(lambda: GDP(), ANY), (lambda: GDP(0.1, weighting="grid"), (CONTINUOUS,))],
     "HSIC": [(lambda: HSIC(reference="uniform"), ANY), (lambda: HSIC(block_size=16), ANY)],
     "FeatureHSIC": [
         (lambda: FeatureHSIC(n_features=(32, 9), normalized=True), ANY),

@@ -34,12 +34,24 @@ def naive(z, s, w, point, h):
 def test_contrasts_are_mmds_between_the_window_and_all(weighted):
     z, s = sample()
     w = np.random.default_rng(1).uniform(0.2, 3.0, len(z)) if weighted else np.ones(len(z))
-    found = localized_profile(z, s, n_points=7, random_state=0, sample_weight=w if weighted else None)
+    options = {"random_state": 0, "sample_weight": w if weighted else None}
+    found = localized_profile(z, s, bandwidth_s=0.1, n_points=7, **options)
     assert found.bandwidth == pytest.approx(0.1 * np.ptp(s))
     assert len(found.points) == 7
     assert sum(found.mass) == pytest.approx(1.0)
     for point, contrast in zip(found.points, found.contrast, strict=True):
         assert contrast == pytest.approx(naive(z, s, w, point, found.bandwidth), rel=1e-5)
+
+
+def test_windows_are_ranges_of_equally_many_rows_unless_a_bandwidth_is_given():
+    z, s = sample()
+    found = localized_profile(z, s, random_state=0)
+    ranges = np.array_split(np.argsort(s), 10)  # 2 x 120^(1/3) is 9.9
+    assert len(found.points) == 10
+    assert found.bandwidth == 0.0
+    for rows, contrast in zip(ranges, found.contrast, strict=True):
+        inside = np.isin(np.arange(len(s)), rows).astype(float)
+        assert contrast == pytest.approx(naive(z, inside, np.ones(len(z)), 1.0, 0), rel=1e-5)
 
 
 def test_categories_match_exactly():

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from frhsic import GDP, HSIC, DistanceCovariance
 from frhsic.inference import confidence_interval, equivalence_test
-from frhsic.kernels import Gaussian
+from frhsic.kernels import Delta, Gaussian
 
 FIXED = HSIC(Gaussian(1.0), Gaussian(1.0), estimator="unbiased", normalized=True)
 N, ALPHA = 200, 0.05
@@ -39,6 +40,20 @@ def test_at_the_tolerance_hsic_is_seldom_called_below_it(rho):
     assert rate(rho, population(rho), 200, seed=int(10 * rho)) <= ALPHA + 3.0 * np.sqrt(
         ALPHA * (1 - ALPHA) / 200
     )
+
+
+def test_a_dependence_in_a_small_group_is_seldom_called_below_what_it_is():
+    """Nine rows of 300 shifted by two: .09 of samples before the variance was taken at the tolerance."""
+    share, draws = 0.03, 400
+    tolerance = 2 * (share * (1 - share)) ** 2 * 2 / np.sqrt(3) * (1 - np.exp(-(2.0**2) / 6))
+    measure = HSIC(Gaussian(1.0), Delta(), estimator="unbiased")
+    rng, passed = np.random.default_rng(22), 0
+    for _ in range(draws):
+        few = rng.random(300) < share
+        z, s = rng.normal(size=300) + 2.0 * few, np.where(few, "few", "many")
+        result = equivalence_test(z, s, tolerance=tolerance, dependence=measure, n_draws=499, random_state=0)
+        passed += result.below
+    assert passed <= binom.ppf(0.999, draws, ALPHA)
 
 
 def test_at_independence_a_tolerance_of_005_is_shown_to_hold_more_often_than_not():
@@ -80,7 +95,8 @@ def test_the_gdp_limit_is_the_upper_end_of_its_interval():
     s = rng.normal(size=400)
     z = 0.5 * s + rng.normal(size=400)
     limit = equivalence_test(z, s, tolerance=1.0, dependence=GDP(), n_draws=9_999, random_state=0).upper
-    interval = confidence_interval(z, s, dependence=GDP(), n_draws=9_999, random_state=0, floor=False)
+    options = {"level": 0.9, "n_draws": 9_999, "random_state": 0, "floor": False}  # five percent on each side
+    interval = confidence_interval(z, s, dependence=GDP(), **options)
     assert limit == pytest.approx(interval.high, rel=0.02)
 
 

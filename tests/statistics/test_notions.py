@@ -158,7 +158,7 @@ def test_binary_predictions_depend_less_on_s(case):
     after = task.fit(FRHSICClassifier, lam, penalty()).predict_proba(X)
     # Seen: -.01 to .10 and .08 to .31 left, .02 to .11 more loss.
     assert_falls(told(DEBIASED, before[:, 1], s), told(DEBIASED, after[:, 1], s), 0.3, least=0.05)
-    assert_falls(told(GDP(), before, s), told(GDP(), after, s), 0.4, least=0.06)
+    assert_falls(told(GDP(0.1), before, s), told(GDP(0.1), after, s), 0.4, least=0.06)
     assert_near(log_loss(y, before), log_loss(y, after), constant_log_loss(task), 0.15, better=0.04)
 
 
@@ -172,7 +172,7 @@ def test_multiclass_predictions_depend_less_on_s():
     assert_falls(told(DEBIASED, before, s), told(DEBIASED, after, s), 0.3, least=0.1)
     # Seen: .03 to .11 left, .10 to .36 of the GDP of a class, .09 more loss.
     for k in range(3):
-        assert_falls(told(GDP(), before[:, k], s), told(GDP(), after[:, k], s), 0.5, least=0.05)
+        assert_falls(told(GDP(0.1), before[:, k], s), told(GDP(0.1), after[:, k], s), 0.5, least=0.05)
     assert_near(log_loss(y, before), log_loss(y, after), constant_log_loss(task), 0.15, better=0.2)
 
 
@@ -182,7 +182,7 @@ def test_predictions_of_a_regression_depend_less_on_s():
     X, y, s = task.held_out()
     before, after = (task.fit(FRHSICRegressor, lam, both()).predict(X) for lam in (0.0, 20.0))
     assert_falls(told(DEBIASED, before, s), told(DEBIASED, after, s), 0.3, least=0.04)
-    assert_falls(told(GDP(), before, s), told(GDP(), after, s), 0.4, least=3.0)
+    assert_falls(told(GDP(0.1), before, s), told(GDP(0.1), after, s), 0.4, least=3.0)
     errors = [np.mean((y - f) ** 2) / y.var() for f in (before, after)]
     # Seen: .02 to .06 and .12 to .28 left, .11 to .16 more error, in units of the variance of y; what S
     # explains of y, 14 %, cannot be had without it.
@@ -271,7 +271,7 @@ def test_dependence_falls_for_the_columns_asked_for_and_not_for_others(columns, 
     # Seen: -.06 to .22 left of the debiased HSIC of a column, .04 to .40 of its GDP, .04 to .15 more loss.
     for name in s.names:
         before, after = (told(DEBIASED, score, s.columns([name])) for score in (free, bound))
-        gaps = [told(GDP(), score, s.columns([name])) for score in (free, bound)]
+        gaps = [told(GDP(0.1), score, s.columns([name])) for score in (free, bound)]
         if name in lowered:
             assert_falls(before, after, 0.4, least=0.01)
             assert_falls(*gaps, 0.5, least=0.02)
@@ -335,7 +335,7 @@ def under_notions(task, notions):
     for name, (given, lam) in {"none": (None, 0.0), **notions}.items():
         p = task.fit(FRHSICClassifier, lam, both(given=given)).predict_proba(X)[:, 1]
         found[name] = {"loss": log_loss(y, p)}
-        for title, measure in (("hsic", DEBIASED), ("gdp", GDP())):
+        for title, measure in (("hsic", DEBIASED), ("gdp", GDP(0.1))):
             for where, rows in (("0", y == 0), ("1", y == 1), ("all", None)):
                 found[name][f"{title} {where}"] = told(measure, p, s, rows)
     return found
@@ -415,7 +415,7 @@ def test_a_weighted_fit_lowers_the_dependence_of_the_weighted_law_and_an_unweigh
         for lam in (0.0, 10.0):
             p = task.fit(FRHSICClassifier, lam, penalty).predict_proba(X)[:, 1]
             for law, weights in laws.items():
-                gaps[weighted, lam, law] = told(GDP(), p, s, weights=weights)
+                gaps[weighted, lam, law] = told(GDP(0.1), p, s, weights=weights)
                 losses[weighted, lam, law] = log_loss(y, p, sample_weight=weights)
     # Seen: .10 to .18 and .16 to .28 left, .03 to .09 more loss.
     assert_falls(gaps[True, 0.0, "weighted"], gaps[True, 10.0, "weighted"], 0.4, least=0.05)
@@ -442,7 +442,7 @@ def test_with_balanced_classes_the_dependence_falls_and_the_balanced_loss_stays_
         for lam, weight in ((3.0, None), (0.0, "balanced"), (3.0, "balanced"))
     )
     assert_falls(told(DEBIASED, before, s), told(DEBIASED, after, s), 0.3, least=0.05)
-    assert_falls(told(GDP(), before, s), told(GDP(), after, s), 0.4, least=0.06)
+    assert_falls(told(GDP(0.1), before, s), told(GDP(0.1), after, s), 0.4, least=0.06)
     losses = [log_loss(y, p, sample_weight=balance) for p in (before, after)]
     # Seen: .00 to .12 and .12 to .21 left, .03 to .07 more loss.
     assert_near(*losses, base=math.log(2), more=0.15, better=0.1)
@@ -490,7 +490,7 @@ def test_compas_predictions_depend_less_on_age():
     before, after = (task.fit(FRHSICClassifier, lam, both()).predict_proba(X)[:, 1] for lam in (0.0, 3.0))
     # Seen: .05 to .11 and .11 to .22 left, .01 to .02 more loss.
     assert_falls(told(DEBIASED, before, s), told(DEBIASED, after, s), 0.3, least=0.1)
-    assert_falls(told(GDP(), before, s), told(GDP(), after, s), 0.4, least=0.03)
+    assert_falls(told(GDP(0.1), before, s), told(GDP(0.1), after, s), 0.4, least=0.03)
     assert_near(log_loss(y, before), log_loss(y, after), constant_log_loss(task), 0.05, better=0.03)
 
 
@@ -507,7 +507,7 @@ def test_crime_predictions_depend_less_on_racial_composition():
     X, y, s = task.held_out()
     before, after = (task.fit(FRHSICRegressor, lam, both()).predict(X) for lam in (0.0, 10.0))
     assert_falls(told(DEBIASED, before, s), told(DEBIASED, after, s), 0.5, least=0.1)
-    assert_falls(told(GDP(), before, s), told(GDP(), after, s), 0.6, least=0.05)
+    assert_falls(told(GDP(0.1), before, s), told(GDP(0.1), after, s), 0.6, least=0.05)
     errors = [np.mean((y - f) ** 2) / y.var() for f in (before, after)]
     # Seen: .23 to .31 and .28 to .44 left, .11 to .22 more error.
     assert_near(*errors, base=1.0, more=0.3, better=0.35)

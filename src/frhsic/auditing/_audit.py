@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 import torch
 from torch import Tensor
 
+from frhsic.auditing._claims import Evidence, Shares, adjust, claims_of, rejects, signed_about_zero
 from frhsic.auditing._parts import (
     LABELS,
     MIN_ROWS,
@@ -17,16 +17,31 @@ from frhsic.auditing._parts import (
     certified,
     cut,
     from_rows,
+    gdp_or_note,
     refuse_identifiers,
+    repeated_rows,
     warn_of_training,
 )
 from frhsic.auditing._representation import represented
 from frhsic.auditing._results import Attribute, Audit, Column, Given, Outcome
 from frhsic.auditing._sketched import audit_sketches
-from frhsic.data import Label, Level, Sensitive, levels, to_generator, to_matrix, to_sensitive, to_weights
-from frhsic.dependence import HSIC, HSICSketch
+from frhsic.data import (
+    Label,
+    Level,
+    Sensitive,
+    check_aligned,
+    levels,
+    suspicious_codes,
+    to_generator,
+    to_groups,
+    to_matrix,
+    to_sensitive,
+    to_weights,
+)
+from frhsic.dependence import GDP, HSIC, HSICSketch
 from frhsic.engine._progress import Progress
-from frhsic.inference import holm
+from frhsic.inference import TestResult
+from frhsic.inference._curve import check_level
 from frhsic.inference._sketched import refuse_beside_a_sketch
 
 
@@ -37,8 +52,9 @@ def audit(
     y_true: object = None,
     sample_weight: object = None,
     kinds: str | Mapping[str, str] | None = None,
+    groups: object = None,
     level: float = 0.95,
-    bandwidth_s: float = 0.1,
+    bandwidth_s: float | None = None,
     random_state: object = None,
     trained_on: bool | None = None,
     positive_label: Label | None = None,
@@ -46,7 +62,8 @@ def audit(
     """Return every number about the dependence of a score or a representation on sensitive columns.
 
     Each number is that of the function of :mod:`frhsic.inference` which its type names, called with
-    ``random_state=seed``, the seed that the audit carries.
+    ``random_state=seed``, the seed that the audit carries. What is said about the population stands in
+    ``claims``: of all of them together, any is false in at most 1 - level of samples.
 
     Parameters
     ----------
@@ -63,10 +80,14 @@ def audit(
     sample_weight : array of shape (n,), optional
         The law under audit is the weighted one. No certificate then: its bounds are for equal weights.
     kinds : "continuous", "categorical" or dict of these by column name, optional
+    groups : array of shape (n,), optional
+        Labels of rows that may depend on one another, such as the person of each row: rows of different
+        groups are independent.
     level : float, default=0.95
-        Of each interval and band.
-    bandwidth_s : float, default=0.1
-        Of the smoothing along a continuous s, as a fraction of its range.
+        The confidence of each interval, and of all claims together.
+    bandwidth_s : float or None, default=None
+        None takes means at each value of a continuous s, or within ranges of equally many rows; a number
+        smooths along it with this fraction of its range, and the output says so.
     random_state : int, generator or None
     trained_on : bool, optional
         Whether these rows were used to train the model. True warns: its scores fit them too well.
@@ -93,7 +114,11 @@ def audit(
     sketches = [scores_or_Z] if isinstance(scores_or_Z, HSICSketch) else scores_or_Z
     if isinstance(sketches, list | tuple) and any(isinstance(one, HSICSketch) for one in sketches):
         refuse_beside_a_sketch(
-            sensitive_features=sensitive_features, y_true=y_true, sample_weight=sample_weight, kinds=kinds
+            sensitive_features=sensitive_features,
+            y_true=y_true,
+            sample_weight=sample_weight,
+            kinds=kinds,
+            groups=groups,
         )
         return audit_sketches(
             sketches,
@@ -103,35 +128,60 @@ def audit(
             trained_on=trained_on,
             positive_label=positive_label,
         )
+    check_aligned(
+        scores_or_Z=scores_or_Z,
+        sensitive_features=sensitive_features,
+        y_true=y_true,
+        sample_weight=sample_weight,
+        groups=groups,
+    )
     z, notes = _subject(scores_or_Z)
     s = to_sensitive(sensitive_features, kinds=kinds, n_rows=len(z), rows_of="scores_or_Z")
     refuse_identifiers(s, len(s))
     w = to_weights(sample_weight, n_rows=len(z), rows_of="scores_or_Z")
+    codes = to_groups(groups, n_rows=len(z), rows_of="scores_or_Z")
     outcome = None if y_true is None else _Outcome.of(y_true, len(z), positive_label)
     if y_true is None and positive_label is not None:
         raise ValueError(
             f"'positive_label' must be None without 'y_true'. Got {positive_label!r}. Pass the outcome too."
         )
+    check_level(level)
     if w is not None and bool((w == w[0]).all()):
         w = None  # equal weights are none
-    notes = (*warn_of_training(trained_on), *notes)
+    notes = (*warn_of_training(trained_on), *notes, *repeated_rows(z, s, codes))
     parts = [s.columns([name]) for name in s.names]
-    several = len(parts) > 1
-    asked = Asked(z, w, level, bandwidth_s, seed)
-    with Progress("auditing", 8 * (len(parts) + several) + 2) as bar:
-        found = [_attribute(asked, part, outcome, bar) for part in parts]
-        adjusted = holm([one.test.pvalue for one in found])
-        if several:
-            found = [
-                replace(one, test=replace(one.test, adjusted=p))
-                for one, p in zip(found, adjusted, strict=True)
-            ]
-        joint = _attribute(asked, s, outcome, bar) if several else None
+    several, score = len(parts) > 1, z.shape[1] == 1
+    shares = Shares(
+        1.0 - level,
+        attributes=len(parts),
+        questions=1 if outcome is None else outcome.questions(z),
+        labels=1 if outcome is None else max(1, len(outcome.split)),
+        kinds=2 if score else 1,
+    )
+    asked = Asked(z, w, level, bandwidth_s, seed, shares, codes)
+    columns = tuple(_column(part) for part in parts)
+    with Progress("auditing", 7 * (len(parts) + several) + 2) as bar:
+        evidence = gather(asked, parts, s if several else None, outcome, bar)
+        together = evidence[len(parts)] if several else None
+        claims = claims_of(evidence[: len(parts)], together, columns, shares.alpha)
+        found = []
+        for part, one in zip([*parts, *([s] if several else [])], evidence, strict=True):
+            attribute, more = _attribute(asked, part, one, outcome, bar)
+            found.append(attribute)
+            notes += more
         representation = None
-        if z.shape[1] > 1:
+        if not score:
             y, labels = (None, False) if outcome is None else (outcome.y, bool(outcome.split))
             representation = represented(
-                z, s, y, w, labels=labels, level=level, bandwidth_s=bandwidth_s, seed=seed
+                z,
+                s,
+                y,
+                w,
+                labels=labels,
+                level=level,
+                measure=GDP(bandwidth_s),
+                seed=seed,
+                groups=codes,
             )
         bar.advance()
         certificate = None if w is not None else certified(asked, s)
@@ -139,21 +189,23 @@ def audit(
     if w is not None:
         notes += ("No certificate: its bounds are for rows of equal weight.",)
     return Audit(
-        subject="score" if z.shape[1] == 1 else "representation",
+        subject="score" if score else "representation",
         n=len(z),
+        groups=None if codes is None else int(codes.max()) + 1,
         level=level,
-        score=_described(z[:, 0], "score") if z.shape[1] == 1 else None,
+        score=_described(z[:, 0], "score") if score else None,
         width=z.shape[1],
-        columns=tuple(_column(part) for part in parts),
-        attributes=tuple(found),
-        joint=joint,
+        columns=columns,
+        attributes=tuple(found[: len(parts)]),
+        joint=found[-1] if several else None,
         representation=representation,
         certificate=certificate,
         weighted=w is not None,
         trained_on=trained_on,
         seed=seed,
         version=version("frhsic"),
-        notes=(*notes, *(() if outcome is None else outcome.notes)),
+        claims=claims,
+        notes=(*notes, *(() if outcome is None else outcome.notes), *_codes(z, s, outcome)),
     )
 
 
@@ -177,36 +229,69 @@ def _subject(scores_or_Z: object) -> tuple[Tensor, tuple[str, ...]]:
     return z, ()
 
 
+# ---- what claims rest on -----------------------------------------------------------------------------------
+
+
+def gather(
+    asked: Asked,
+    parts: Sequence[Sensitive],
+    every: Sensitive | None,
+    outcome: _Outcome | None,
+    bar: Progress,
+    *,
+    only_claimed: bool = False,
+) -> list[Evidence]:
+    """Return what the claims rest on, p-values corrected: attributes, then all of them jointly.
+
+    With ``only_claimed``, places along an attribute only where its test lets them be claimed.
+    """
+    tests = []
+    for s in [*parts, *([] if every is None else [every])]:
+        tests.append(Evidence(asked.test(s), within=None if outcome is None else outcome.test(asked, s)))
+        bar.advance()
+    many = len(parts)
+    found = adjust(tests[:many], tests[many] if every is not None else None, asked.shares)
+    for j, s in enumerate(parts):
+        if not only_claimed or rejects(found[j].test, asked.shares.alpha):
+            score = asked.signed(s, asked.shares.where) if asked.z.shape[1] == 1 else None
+            found[j] = found[j]._replace(score=score, profile=asked.profile(s, asked.shares.where))
+        if outcome is not None:
+            found[j] = outcome.places(asked, s, found[j])
+    return found
+
+
 # ---- one attribute ---------------------------------------------------------------------------------------
 
 
-def _attribute(asked: Asked, s: Sensitive, outcome: _Outcome | None, bar: Progress) -> Attribute:
+def _attribute(
+    asked: Asked, s: Sensitive, evidence: Evidence, outcome: _Outcome | None, bar: Progress
+) -> tuple[Attribute, tuple[str, ...]]:
     one, score = len(s.names) == 1, asked.z.shape[1] == 1
-    test = asked.test(s)
-    bar.advance()
     normalized = asked.interval(s, HSIC(estimator="unbiased", normalized=True))
     bar.advance()
     plain = asked.interval(s, HSIC(estimator="unbiased"))
     bar.advance()
     told = from_rows(asked, s, bar)
-    gdp = asked.gdp(s) if score else None
-    curve = asked.curve(s) if score and one else None
+    gdp, notes = gdp_or_note(asked, s, f"on {' and '.join(s.names)}") if score else (None, ())
     bar.advance()
-    beside = None if outcome is None else outcome.beside(asked, s)
+    beside = None
+    if outcome is not None:
+        beside, more = outcome.beside(asked, s, evidence)
+        notes += more
     bar.advance()
     return Attribute(
         names=s.names,
         kind=s.kinds[0] if one else "joint",
-        test=test,
+        test=evidence.test,
         normalized_hsic=normalized,
         hsic=plain,
         distance_correlation=told.distance_correlation,
         kernel_hgr=told.kernel_hgr,
         gdp=gdp,
-        curve=curve,
-        profile=told.profile,
+        curve=None if evidence.score is None else evidence.score.curve,
+        profile=evidence.profile,
         outcome=beside,
-    )
+    ), notes
 
 
 # ---- beside the outcome ----------------------------------------------------------------------------------
@@ -246,38 +331,67 @@ class _Outcome:
             y[level.rows] = float(level.value == positive) if len(split) == 2 else float(code)
         return cls(y, split, positive if len(split) == 2 else None, ())
 
-    def beside(self, asked: Asked, s: Sensitive) -> Outcome:
-        score, one = asked.z.shape[1] == 1, len(s.names) == 1
-        found, given = [], torch.full((len(s),), -1, dtype=torch.int64)
+    def questions(self, z: Tensor) -> int:
+        """Return how many questions an audit asks: dependence, within labels, calibration."""
+        return 1 + bool(self.split) + self._calibrates(z)
+
+    def _calibrates(self, z: Tensor) -> bool:
+        binary = self.positive is not None and bool(((z >= 0) & (z <= 1)).all())
+        return z.shape[1] == 1 and (binary or not self.split)
+
+    def missed(self, asked: Asked) -> Asked | None:
+        """Return outcome minus score in place of the score, where the score predicts the outcome."""
+        return asked.of(self.y[:, None] - asked.z) if self._calibrates(asked.z) else None
+
+    def test(self, asked: Asked, s: Sensitive) -> TestResult | None:
+        """Return the test of independence within labels."""
+        if not self.split:
+            return None
+        given = torch.full((len(s),), -1, dtype=torch.int64)
         for code, level in enumerate(self.split):
             given[level.rows] = code
-            part = s[level.rows]
-            varies = all(bool((column != column[0]).any()) for column in part.values.T)
-            enough = len(level.rows) >= MIN_ROWS and varies and score
-            found.append(
-                Given(
-                    label=cut(level.value),
-                    n=len(level.rows),
-                    gdp=asked.rows(level.rows).gdp(part) if enough else None,
-                    curve=asked.rows(level.rows).curve(part) if enough and one else None,
-                )
-            )
-        test = asked.test(s, given=given) if self.split else None
-        calibration = gap = None
-        binary = self.positive is not None and bool(((asked.z >= 0) & (asked.z <= 1)).all())
-        if score and (binary or not self.split):
-            residuals = Asked(
-                (self.y[:, None] - asked.z), asked.w, asked.level, asked.bandwidth_s, asked.seed
-            )
-            gap = residuals.gdp(s)
-            calibration = residuals.curve(s) if one else None
+        return asked.test(s, given=given)
+
+    def places(self, asked: Asked, s: Sensitive, evidence: Evidence) -> Evidence:
+        """Return the evidence with the mean score within each label of enough rows, and what it misses."""
+        labels = {
+            cut(level.value): asked.rows(level.rows).signed(s[level.rows], asked.shares.within)
+            for level in self.split
+            if self._enough(asked, s[level.rows])
+        }
+        missed = self.missed(asked)
+        if missed is None:
+            return evidence._replace(labels=labels)
+        calibration = signed_about_zero(missed.curve(s, asked.shares.calibration))
+        return evidence._replace(labels=labels, calibration=calibration)
+
+    def _enough(self, asked: Asked, part: Sensitive) -> bool:
+        varies = all(bool((column != column[0]).any()) for column in part.values.T)
+        return len(part) >= MIN_ROWS and varies and asked.z.shape[1] == 1
+
+    def beside(self, asked: Asked, s: Sensitive, evidence: Evidence) -> tuple[Outcome, tuple[str, ...]]:
+        """Return the numbers beside the outcome, and notes on those that these rows do not give."""
+        name, found = " and ".join(s.names), []
+        notes: list[str] = []
+        for level in self.split:
+            label, part, gdp = cut(level.value), s[level.rows], None
+            if self._enough(asked, part):
+                of = f"on {name} where the outcome is {label}"
+                gdp, more = gdp_or_note(asked.rows(level.rows), part, of)
+                notes += more
+            curve = evidence.labels.get(label)
+            found.append(Given(label, len(level.rows), gdp, None if curve is None else curve.curve))
+        gap, missed = None, self.missed(asked)
+        if missed is not None:
+            gap, more = gdp_or_note(missed, s, f"of outcome minus score on {name}")
+            notes += more
         return Outcome(
-            equalized_odds=test,
+            equalized_odds=evidence.within,
             levels=tuple(found),
             equal_opportunity=None if self.positive is None else cut(self.positive),
-            calibration=calibration,
+            calibration=None if evidence.calibration is None else evidence.calibration.curve,
             calibration_gap=gap,
-        )
+        ), tuple(notes)
 
 
 # ---- description -----------------------------------------------------------------------------------------
@@ -295,6 +409,23 @@ def _described(values: Tensor, name: str) -> Column:
         high=high,
         unit_interval=bool((ordered[0] >= 0) & (ordered[-1] <= 1)),
     )
+
+
+def _codes(z: Tensor, s: Sensitive, outcome: _Outcome | None) -> tuple[str, ...]:
+    """Return a note on each number in which a code such as -999 may stand for no value."""
+    columns = [(z[:, 0], "the score")] if z.shape[1] == 1 else []
+    columns += [
+        (values, f"column '{name}'")
+        for values, name, kind in zip(s.values.T, s.names, s.kinds, strict=True)
+        if kind == "continuous"
+    ]
+    labels = () if outcome is None else outcome.split
+    if outcome is not None and not labels:
+        columns.append((outcome.y, "the outcome"))
+    elif labels and all(isinstance(one.value, int | float) for one in labels):
+        y = [torch.full((len(one.rows),), float(one.value), dtype=torch.float64) for one in labels]
+        columns.append((torch.cat(y), "the outcome"))
+    return tuple(note for values, what in columns if (note := suspicious_codes(values, what)) is not None)
 
 
 def _column(s: Sensitive) -> Column:

@@ -14,7 +14,13 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    cross_val_predict,
+)
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -39,21 +45,32 @@ def represented(
     *,
     labels: bool,
     level: float,
-    bandwidth_s: float,
+    measure: GDP,
     seed: int,
+    groups: Tensor | None = None,
 ) -> Representation:
-    """Return how well s is recovered from z, and fresh heads for y: learned without weights, judged with."""
+    """Return how well s is recovered from z, and fresh heads for y: learned without weights, judged with.
+
+    Rows of one group are all learned from, or all judged on.
+    """
     rows = torch.randperm(len(z), generator=to_generator(seed))[:MOST_ROWS]
+    if groups is not None:  # whole groups side by side, in random order
+        first = torch.randperm(int(groups.max()) + 1, generator=to_generator(seed))
+        rows = rows[first[groups[rows]].argsort(stable=True)]
+        groups = groups[rows]
     z, s = z[rows], s[rows]
     w = None if w is None else w[rows]
-    recovered = tuple(_recovered(z, s.columns([name]), w, seed) for name in s.names)
+    recovered = tuple(_recovered(z, s.columns([name]), w, seed, groups) for name in s.names)
     if y is None:
         return Representation(recovered, ())
     y, half = y[rows], len(rows) // 2
+    if groups is not None:
+        half = int((groups == groups[half]).nonzero()[0])  # before the group in the middle
     if labels and len(y[:half].unique()) < 2:
         return Representation(recovered, ())
     judged = torch.arange(half, len(rows))
     weights = None if w is None else w[judged]
+    dependent: dict[str, Any] = {} if groups is None else {"groups": groups[judged]}
     transfer = []
     for head, model in _heads(labels, seed):
         model.fit(z[:half].numpy(), y[:half].numpy())
@@ -62,10 +79,11 @@ def represented(
             confidence_interval(
                 predicted,
                 s[judged].columns([name]),
-                dependence=GDP(bandwidth_s),
+                dependence=measure,
                 level=level,
                 random_state=seed,
                 sample_weight=weights,
+                **dependent,
             )
             for name in s.names
         ]
@@ -99,13 +117,17 @@ def _predicted(model: Any, z: NDArray[np.float64], labels: bool) -> NDArray[np.f
     return probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
 
 
-def _recovered(z: Tensor, s: Sensitive, w: Tensor | None, seed: int) -> Recovered:
+def _recovered(
+    z: Tensor, s: Sensitive, w: Tensor | None, seed: int, groups: Tensor | None = None
+) -> Recovered:
     """Return R^2 of s from z on folds not used to learn it."""
-    linear, boosted = (_r2(kind, z.numpy(), s, w, seed) for kind in ("linear", "boosted"))
+    linear, boosted = (_r2(kind, z.numpy(), s, w, seed, groups) for kind in ("linear", "boosted"))
     return Recovered(attribute=s.names[0], linear=linear, boosted=boosted, n=len(z))
 
 
-def _r2(kind: str, z: NDArray[np.float64], s: Sensitive, w: Tensor | None, seed: int) -> float:
+def _r2(
+    kind: str, z: NDArray[np.float64], s: Sensitive, w: Tensor | None, seed: int, groups: Tensor | None
+) -> float:
     labels = s.kinds == ("categorical",)
     target = s.values[:, 0].numpy()
     if labels:
@@ -113,9 +135,21 @@ def _r2(kind: str, z: NDArray[np.float64], s: Sensitive, w: Tensor | None, seed:
         rare = np.bincount(target)[target] < _FOLDS
         z, target = z[~rare], target[~rare]
         w = None if w is None else w[torch.from_numpy(~rare)]
+        groups = None if groups is None else groups[torch.from_numpy(~rare)]
     model = dict(_heads(labels, seed))[kind]
-    folds = (StratifiedKFold if labels else KFold)(_FOLDS, shuffle=True, random_state=seed)
-    predicted = cross_val_predict(model, z, target, cv=folds, method="predict_proba" if labels else "predict")
+    folds: Any
+    if groups is None:
+        folds = (StratifiedKFold if labels else KFold)(_FOLDS, shuffle=True, random_state=seed)
+    else:  # rows stand in random order of their groups already
+        folds = (StratifiedGroupKFold if labels else GroupKFold)(_FOLDS)
+    predicted = cross_val_predict(
+        model,
+        z,
+        target,
+        cv=folds,
+        groups=None if groups is None else groups.numpy(),
+        method="predict_proba" if labels else "predict",
+    )
     truth = (target[:, None] == np.unique(target)).astype(float) if labels else target[:, None]
     weights = np.ones(len(z)) if w is None else w.numpy()
     error = np.average(((truth - predicted.reshape(truth.shape)) ** 2).sum(axis=1), weights=weights)

@@ -19,6 +19,37 @@ if TYPE_CHECKING:
 SCHEMA = "frhsic.audit/1"
 
 
+Question = Literal["dependence", "within outcomes", "calibration"]
+Says = Literal["depends", "above", "below", "differs"]
+
+
+@dataclass(frozen=True)
+class Claim(Result):
+    """One statement about the population; all those of an audit together hold with its confidence.
+
+    Attributes
+    ----------
+    question : {"dependence", "within outcomes", "calibration"}
+        Of the score on the attributes; of the same among rows of equal outcome; of outcome minus score.
+    says : {"depends", "above", "below", "differs"}
+        Dependence; or places along the attribute: where the mean score is above or below the overall mean
+        (that of the label, within outcomes), where the outcome is above or below the score (calibration), or
+        where the distribution differs from the one overall.
+    attributes : tuple of str
+        Several: dependence on all of them jointly.
+    label : str or None
+        The outcome, for places within one.
+    points : tuple of float
+        The places: values of the attribute, codes of a categorical one. None for dependence.
+    """
+
+    question: Question
+    says: Says
+    attributes: tuple[str, ...]
+    label: str | None = None
+    points: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True)
 class Measured(Result):
     """A value beside what chance alone gives, without an interval.
@@ -139,16 +170,18 @@ class Attribute(Result):
     names : tuple of str
     kind : {"continuous", "categorical", "joint"}
     test : TestResult
-        Of independence; with Holm's correction when several columns were tested one by one.
+        Of independence. ``adjusted`` is the p-value to compare with 1 - level of the audit, after the
+        correction for all its attributes and questions.
     normalized_hsic, hsic : Interval
         Debiased; the first on a scale from 0 to 1.
     distance_correlation : Interval or None
         None for continuous and categorical columns jointly.
     kernel_hgr : Measured
     gdp : Interval or None
-        In points of the score; None when z is a representation.
+        In points of the score; None when z is a representation, or where the rows are too few for it.
     curve : Curve or None
-        The mean score along s; None when z is a representation, or for several columns.
+        The mean score along s, its band at the confidence that the claims need; None when z is a
+        representation, or for several columns.
     profile : Profile or None
         None for several columns.
     outcome : Outcome or None
@@ -238,8 +271,11 @@ class Audit(Result):
     subject : {"score", "representation"}
     n : int
         Rows.
+    groups : int or None
+        Groups of rows that are independent of one another, where rows are not.
     level : float
-        Of every interval, band and floor.
+        Of every interval and floor, each by itself, and of all claims together. Bands and limits along s are
+        at higher levels, as they say.
     score : Column or None
         The score, described; None for a representation.
     width : int
@@ -261,12 +297,15 @@ class Audit(Result):
         With it as ``random_state`` the same numbers come out again.
     version : str
         Of frhsic.
+    claims : tuple of Claim
+        What the audit says about the population: false, any of it, in at most 1 - level of samples.
     notes : tuple of str
         Warnings first.
     """
 
     subject: Literal["score", "representation"]
     n: int
+    groups: int | None
     level: float
     score: Column | None
     width: int
@@ -279,6 +318,7 @@ class Audit(Result):
     trained_on: bool | None
     seed: int
     version: str
+    claims: tuple[Claim, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -319,20 +359,7 @@ class Audit(Result):
                 | {"adjusted": found.test.adjusted}
             )
             for name in ("gdp", "normalized_hsic", "hsic", "distance_correlation"):
-                interval: Interval | None = getattr(found, name)
-                if interval is not None:
-                    rows.append(
-                        _row(
-                            found.name,
-                            name,
-                            estimate=interval.estimate,
-                            low=interval.low,
-                            high=interval.high,
-                            floor=interval.floor,
-                            floor_high=interval.floor_high,
-                            n=interval.n,
-                        )
-                    )
+                rows += _interval_rows(found.name, name, getattr(found, name))
             hgr = found.kernel_hgr
             rows.append(
                 _row(
@@ -344,10 +371,33 @@ class Audit(Result):
                     n=hgr.n,
                 )
             )
+            rows += _outcome_rows(found)
         return frame(rows)
 
 
 _FIELDS = ("estimate", "low", "high", "floor", "floor_high", "pvalue", "adjusted", "n")
+
+
+def _outcome_rows(found: Attribute) -> list[dict[str, Any]]:
+    outcome = found.outcome
+    if outcome is None:
+        return []
+    rows, test = [], outcome.equalized_odds
+    if test is not None:
+        rows.append(
+            _row(found.name, "equalized odds test", pvalue=test.pvalue, n=test.n)
+            | {"adjusted": test.adjusted}
+        )
+    for given in outcome.levels:
+        rows += _interval_rows(found.name, f"gdp where the outcome is {given.label}", given.gdp)
+    return rows + _interval_rows(found.name, "calibration_gap", outcome.calibration_gap)
+
+
+def _interval_rows(attribute: str, name: str, interval: Interval | None) -> list[dict[str, Any]]:
+    if interval is None:
+        return []
+    ends = {field: getattr(interval, field) for field in ("estimate", "low", "high", "floor", "floor_high")}
+    return [_row(attribute, name, **ends, n=interval.n)]
 
 
 def _row(attribute: str, measure: str, **values: float | None) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.metadata import version
 
 import torch
 
+from frhsic.auditing._claims import Evidence, Shares, Signed, adjust, claims_of, draws_for, signed
 from frhsic.auditing._parts import (
     LABELS,
     MIN_ROWS,
@@ -17,6 +18,7 @@ from frhsic.auditing._parts import (
     cut,
     from_rows,
     refuse_identifiers,
+    repeated_rows,
     warn_of_training,
 )
 from frhsic.auditing._representation import represented
@@ -26,20 +28,20 @@ from frhsic.dependence import GDP, HSIC, HSICSketch
 from frhsic.dependence.features import Law
 from frhsic.engine._progress import Progress
 from frhsic.inference import (
-    Curve,
     Interval,
+    TestResult,
     conditional_curve,
     confidence_interval,
-    holm,
     independence_test,
 )
+from frhsic.inference._curve import check_level
 
 
 def audit_sketches(
     sketches: Sequence[HSICSketch],
     *,
     level: float,
-    bandwidth_s: float,
+    bandwidth_s: float | None,
     seed: int,
     trained_on: bool | None,
     positive_label: Label | None,
@@ -58,41 +60,60 @@ def audit_sketches(
     refuse_identifiers(stored.s, n)
     positive = _positive(first, positive_label)
     weighted = not bool((stored.weights == stored.weights[0]).all())
-    notes = (*warn_of_training(trained_on), *_notes(whole, weighted))
-    asked = Sketched(level, bandwidth_s, seed)
+    repeated = () if whole.grouped else repeated_rows(stored.z, stored.s, None)
+    notes = (*warn_of_training(trained_on), *_notes(whole, weighted), *repeated)
+    check_level(level)
+    labels = first.levels
+    shares = Shares(
+        1.0 - level,
+        attributes=len(single),
+        questions=2 if labels else 1,
+        labels=max(1, len(labels)),
+        kinds=2 if width == 1 else 1,
+    )
+    asked = Sketched(level, bandwidth_s, seed, shares)
+    columns = tuple(_column(sketch) for sketch in single)
     with Progress("auditing", 6 * len(sketches) + 2) as bar:
-        found = [_attribute(asked, sketch, positive, bar) for sketch in single]
-        if len(found) > 1:
-            adjusted = holm([one.test.pvalue for one in found])
-            found = [
-                replace(one, test=replace(one.test, adjusted=p))
-                for one, p in zip(found, adjusted, strict=True)
-            ]
-        together = _attribute(asked, joint[0], positive, bar) if joint else None
+        evidence = _gather(asked, single, joint, bar)
+        together = evidence[len(single)] if joint else None
+        claims = claims_of(evidence[: len(single)], together, columns, shares.alpha)
+        found = [
+            _attribute(asked, sketch, one, positive, bar)
+            for sketch, one in zip([*single, *joint], evidence, strict=True)
+        ]
         rows = asked.rows(whole)
         representation = None
         if width > 1:
             representation = represented(
-                rows.z, stored.s, None, rows.w, labels=False, level=level, bandwidth_s=bandwidth_s, seed=seed
+                rows.z,
+                stored.s,
+                None,
+                rows.w,
+                labels=False,
+                level=level,
+                measure=GDP(bandwidth_s),
+                seed=seed,
             )
         bar.advance()
-        certificate = None if weighted else certified(rows, stored.s)
+        certificate = None if weighted or whole.grouped else certified(rows, stored.s)
         bar.advance()
     return Audit(
         subject="score" if width == 1 else "representation",
         n=n,
+        groups=None,
         level=level,
         score=_score(first) if width == 1 else None,
         width=width,
-        columns=tuple(_column(sketch) for sketch in single),
-        attributes=tuple(found),
-        joint=together,
+        columns=columns,
+        attributes=tuple(found[: len(single)]),
+        joint=found[-1] if joint else None,
         representation=representation,
         certificate=certificate,
         weighted=weighted,
         trained_on=trained_on,
         seed=seed,
         version=version("frhsic"),
+        claims=claims,
         notes=notes,
     )
 
@@ -136,8 +157,21 @@ def _notes(sketch: HSICSketch, weighted: bool) -> tuple[str, ...]:
             f"Distance correlation, kernel HGR, the profile and the certificate are those of {stored:,} rows "
             "drawn at random; the test, HSIC, GDP and curves are those of all rows."
         )
+    repeated = 0 if sketch.grouped else sketch._repeated_ids()
+    if repeated:
+        notes.append(
+            f"{repeated:,} of {stored:,} stored rows share their id with another row. If an id is that of a "
+            "person, rows are not independent and no p-value, interval or claim here holds. Pass the column "
+            "as 'groups' (--group)."
+        )
     if sketch.levels:
         notes.append("Calibration is not part of the audit of a sketch.")
+    if sketch.grouped:
+        notes.append(
+            "Rows come in groups: of a sketch only the test and HSIC count these. The mean gap (GDP), "
+            "curves, the profile, distance correlation and the certificate are left out; kernel HGR counts "
+            "rows."
+        )
     if weighted:
         notes.append("No certificate: its bounds are for rows of equal weight.")
     return tuple(notes)
@@ -146,35 +180,80 @@ def _notes(sketch: HSICSketch, weighted: bool) -> tuple[str, ...]:
 class Sketched:
     """What every part of the audit of a sketch is called with."""
 
-    def __init__(self, level: float, bandwidth_s: float, seed: int) -> None:
-        self.level, self.bandwidth_s, self.seed = level, bandwidth_s, seed
+    def __init__(self, level: float, bandwidth_s: float | None, seed: int, shares: Shares) -> None:
+        self.level, self.bandwidth_s, self.seed, self.shares = level, bandwidth_s, seed, shares
 
     def rows(self, sketch: HSICSketch) -> Asked:
         """Return the stored rows, to be asked what sums do not tell."""
         z, _, w = sketch.stored
         weights = None if bool((w == w[0]).all()) else w / w.sum()
-        return Asked(z, weights, self.level, self.bandwidth_s, self.seed)
+        return Asked(z, weights, self.level, self.bandwidth_s, self.seed, self.shares)
+
+    def test(self, sketch: HSICSketch, given: Sequence[Label] | None = None) -> TestResult:
+        """Return the test of independence."""
+        return independence_test(
+            sketch, given=given, n_permutations=self.shares.n_permutations, random_state=self.seed
+        )
 
     def gdp(self, sketch: HSICSketch) -> Interval:
+        """Return the interval of GDP."""
         return confidence_interval(
             sketch, dependence=GDP(self.bandwidth_s), level=self.level, random_state=self.seed
         )
 
-    def curve(self, sketch: HSICSketch) -> Curve:
-        return conditional_curve(
+    def signed(self, sketch: HSICSketch, level: float) -> Signed:
+        """Return the mean score along one column, and where it is shown to leave the overall mean."""
+        curve = conditional_curve(
             sketch,
-            level=self.level,
-            bandwidth_s=self.bandwidth_s,
-            smooth=sketch.stored.s.kinds == ("continuous",),
+            level=level,
+            n_draws=draws_for(level),
             random_state=self.seed,
+            bandwidth_s=self.bandwidth_s,
         )
+        return signed(curve, _error_of_mean(sketch))
 
 
-def _attribute(asked: Sketched, sketch: HSICSketch, positive: Label | None, bar: Progress) -> Attribute:
+def _error_of_mean(sketch: HSICSketch) -> float:
+    line = sketch.line()
+    assert line.mean is not None and line.variance is not None  # noqa: S101, PT018 - of a score
+    variance = line.mass @ (line.variance + (line.mean - line.mass @ line.mean).square())
+    return math.sqrt(float(variance * line.squared_mass.sum()))
+
+
+def _gather(
+    asked: Sketched, single: Sequence[HSICSketch], joint: Sequence[HSICSketch], bar: Progress
+) -> list[Evidence]:
+    """Return what the claims rest on: attributes, then all jointly."""
+    found = []
+    for sketch in [*single, *joint]:
+        rows, s, shares = asked.rows(sketch), sketch.stored.s, asked.shares
+        one = Evidence(
+            asked.test(sketch), within=asked.test(sketch, sketch.levels) if sketch.levels else None
+        )
+        if len(s.names) == 1 and not sketch.grouped:
+            one = one._replace(profile=rows.profile(s, shares.where))
+            if rows.z.shape[1] == 1:
+                labels = {
+                    cut(label): asked.signed(sketch.at(label), shares.within)
+                    for label in sketch.levels
+                    if _enough(sketch.at(label))
+                }
+                one = one._replace(score=asked.signed(sketch, shares.where), labels=labels)
+        found.append(one)
+        bar.advance()
+    return adjust(found[: len(single)], found[-1] if joint else None, asked.shares)
+
+
+def _enough(part: HSICSketch) -> bool:
+    return part.n_rows >= MIN_ROWS and bool((part.stored.s.values.std(dim=0) > 0).all())
+
+
+def _attribute(
+    asked: Sketched, sketch: HSICSketch, evidence: Evidence, positive: Label | None, bar: Progress
+) -> Attribute:
     rows, s = asked.rows(sketch), sketch.stored.s
     one, score = len(s.names) == 1, rows.z.shape[1] == 1
-    along = score and s.kinds.count("continuous") <= 1
-    test = independence_test(sketch, random_state=asked.seed)
+    along = score and s.kinds.count("continuous") <= 1 and not sketch.grouped
     normalized = confidence_interval(sketch, level=asked.level, random_state=asked.seed)
     plain = confidence_interval(
         sketch, dependence=HSIC(estimator="unbiased"), level=asked.level, random_state=asked.seed
@@ -182,42 +261,40 @@ def _attribute(asked: Sketched, sketch: HSICSketch, positive: Label | None, bar:
     bar.advance()
     told = from_rows(rows, s, bar)
     gdp = asked.gdp(sketch) if along else None
-    curve = asked.curve(sketch) if along and one else None
     bar.advance()
-    outcome = _outcome(asked, sketch, positive, along=along, one=one) if sketch.levels else None
+    outcome = _outcome(asked, sketch, evidence, positive, along=along) if sketch.levels else None
     bar.advance()
     return Attribute(
         names=s.names,
         kind=s.kinds[0] if one else "joint",
-        test=test,
+        test=evidence.test,
         normalized_hsic=normalized,
         hsic=plain,
-        distance_correlation=told.distance_correlation,
+        distance_correlation=None if sketch.grouped else told.distance_correlation,
         kernel_hgr=told.kernel_hgr,
         gdp=gdp,
-        curve=curve,
-        profile=told.profile,
+        curve=None if evidence.score is None else evidence.score.curve,
+        profile=evidence.profile,
         outcome=outcome,
     )
 
 
 def _outcome(
-    asked: Sketched, sketch: HSICSketch, positive: Label | None, *, along: bool, one: bool
+    asked: Sketched, sketch: HSICSketch, evidence: Evidence, positive: Label | None, *, along: bool
 ) -> Outcome:
     found = []
     for label in sketch.levels:
-        part = sketch.at(label)
-        enough = part.n_rows >= MIN_ROWS and along and bool((part.stored.s.values.std(dim=0) > 0).all())
+        part, curve = sketch.at(label), evidence.labels.get(cut(label))
         found.append(
             Given(
                 label=cut(label),
                 n=part.n_rows,
-                gdp=asked.gdp(part) if enough else None,
-                curve=asked.curve(part) if enough and one else None,
+                gdp=asked.gdp(part) if along and _enough(part) else None,
+                curve=None if curve is None else curve.curve,
             )
         )
     return Outcome(
-        equalized_odds=independence_test(sketch, given=sketch.levels, random_state=asked.seed),
+        equalized_odds=evidence.within,
         levels=tuple(found),
         equal_opportunity=None if positive is None else cut(positive),
         calibration=None,

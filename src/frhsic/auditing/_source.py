@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from frhsic.auditing._audit import audit
 from frhsic.auditing._parts import LABELS
 from frhsic.auditing._results import Audit
-from frhsic.data import Label, levels, to_matrix, to_sensitive
+from frhsic.data import Label, Sensitive, levels, to_matrix, to_sensitive
 from frhsic.dependence import HSICSketch
 from frhsic.distributed.runners import Engine, Local, Progress, sketch_source
 from frhsic.sources import Source
@@ -24,8 +24,10 @@ def audit_source(
     sensitive_features: str | Sequence[str],
     y_true: str | None = None,
     sample_weight: str | None = None,
+    kinds: Mapping[str, str] | None = None,
+    groups: str | None = None,
     level: float = 0.95,
-    bandwidth_s: float = 0.1,
+    bandwidth_s: float | None = None,
     random_state: object = None,
     trained_on: bool | None = None,
     positive_label: Label | None = None,
@@ -43,6 +45,11 @@ def audit_source(
         Columns, of which numbers are continuous and labels categorical.
     y_true, sample_weight : str, optional
         Columns. An outcome with more than ten values is left out: a sketch keeps labels apart, not numbers.
+    kinds : dict, optional
+        ``{"zone": "categorical"}`` for a column of text that is mostly numbers. A sketch takes other columns
+        as they are.
+    groups : str, optional
+        The column whose equal values mark rows that may depend on one another, such as a person.
     level, bandwidth_s, random_state, trained_on, positive_label
         As in :func:`audit`.
     engine, partials
@@ -68,7 +75,7 @@ def audit_source(
         [names] if isinstance(names, str) else list(dict.fromkeys(names))
         for names in (scores_or_Z, sensitive_features)
     )
-    single = {"y_true": y_true, "sample_weight": sample_weight}
+    single = {"y_true": y_true, "sample_weight": sample_weight, "groups": groups}
     named = {"scores_or_Z": z, "sensitive_features": s, **{k: [v] for k, v in single.items() if v}}
     for argument, names in named.items():
         absent = [name for name in names if name not in source.columns]
@@ -81,7 +88,7 @@ def audit_source(
     for names in [[name] for name in s] + ([s] if len(s) > 1 else []):
         empty = HSICSketch.like(
             rows,
-            to_sensitive(sample.select(names), n_rows=len(rows), rows_of="scores_or_Z"),
+            _sensitive(sample.select(names), kinds or {}),
             weights=None if sample_weight is None else sample.column(sample_weight),
         )
 
@@ -100,6 +107,7 @@ def audit_source(
                 engine=engine,
                 partials=partials,
                 progress=tell,
+                **({} if groups is None else {"groups": groups}),
             )
         )
     result = audit(
@@ -111,6 +119,20 @@ def audit_source(
         positive_label=positive_label,
     )
     return replace(result, notes=(*result.notes, *notes))
+
+
+def _sensitive(sample: Any, kinds: Mapping[str, str]) -> Sensitive:
+    """Return the sensitive columns of a sample, which have the kinds that batches of rows will have."""
+    mine = {name: kind for name, kind in kinds.items() if name in sample.column_names}
+    s = to_sensitive(sample, kinds=mine, rows_of="scores_or_Z")
+    plain = to_sensitive(sample, rows_of="scores_or_Z", numeric_labels=True)
+    for name, kind, own in zip(s.names, s.kinds, plain.kinds, strict=True):
+        if kind != own:
+            raise ValueError(
+                f"'kinds' must be {own!r} for column '{name}' where rows are sketched. Got {kind!r}. "
+                "Write numbers as numbers and labels as text."
+            )
+    return s
 
 
 def _labels(sample: Any, y_true: str | None) -> tuple[str | None, tuple[str, ...]]:

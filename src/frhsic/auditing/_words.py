@@ -1,14 +1,15 @@
-"""An audit in plain words: what was seen, how sure one can be, and what it does not show. No verdict."""
+"""An audit in plain words, made from its claims and numbers; what it does not show; no verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from frhsic.inference._results import Curve, Interval, Profile, number
+from frhsic.inference._results import Curve, Interval, TestResult, number, percent
 
 if TYPE_CHECKING:
-    from frhsic.auditing._results import Attribute, Audit, Column
+    from frhsic.auditing._results import Attribute, Audit, Claim, Column, Outcome
 
 DOES_NOT_SHOW = (
     "What this does not show: why the dependence is there, whether it is justified or lawful, or what the "
@@ -17,39 +18,67 @@ DOES_NOT_SHOW = (
 
 
 def sentences(audit: Audit) -> tuple[str, ...]:
-    """Return the summary of an audit, a paragraph for each attribute."""
-    what = "the score" if audit.subject == "score" else f"the representation ({audit.width} columns)"
+    """Return the summary of an audit: what it claims, with its numbers, a paragraph for each attribute."""
     lines = list(audit.notes[:1]) if audit.trained_on else []
     columns = {column.name: column for column in audit.columns}
     for found in audit.attributes:
-        lines.append(
-            " ".join((seen(found, what), *_how_much(found, audit), *_where(found, columns[found.names[0]])))
-        )
+        column = columns[found.names[0]]
+        lines.append(" ".join((seen(found, audit), *_how_much(found, audit), *_where(found, column, audit))))
+        if found.outcome is not None:
+            lines.append(" ".join(_beside(found, found.outcome, column, audit)))
     if audit.joint is not None:
-        lines.append(f"Jointly: {seen(audit.joint, what)}")
+        lines.append(" ".join(_jointly(audit.joint, audit)))
+    lines.append(together(audit))
     lines.append(DOES_NOT_SHOW)
     return tuple(lines)
 
 
-def seen(found: Attribute, what: str) -> str:
-    """Say whether dependence was seen, and how often chance alone shows as much."""
-    p = found.test.reported
-    corrected = "" if found.test.adjusted is None else ", corrected for the number of attributes"
-    how = f"p = {number(p)}{corrected}, n = {found.test.n:,}"
-    if p <= 0.05:
-        return (
-            f"Dependence of {what} on {found.name} is seen on this sample: if there were none, so much of it "
-            f"would be seen in at most {_share(p)} samples ({how})."
-        )
+def together(audit: Audit) -> str:
+    """Return how sure the statements of the summary are, all of them at once."""
+    level = percent(audit.level)
+    if not audit.claims:
+        return f"Nothing is claimed about the population. Each interval has a confidence of {level}."
     return (
-        f"Dependence of {what} on {found.name} is not seen on this sample: without any, as much of it would "
-        f"be seen in {_share(p)} samples ({how}). That is no evidence of independence; the intervals say how "
-        "much dependence these rows leave possible."
+        "What is stated about the population (on what the score depends, where it is above or below, where "
+        f"it differs) holds all together with a confidence of {level}; each interval has {level} by itself."
+    ).replace("the score", _what(audit))
+
+
+def _what(audit: Audit) -> str:
+    return "the score" if audit.subject == "score" else f"the representation ({audit.width} columns)"
+
+
+def _claims(
+    audit: Audit, question: str, names: tuple[str, ...], label: str | None = None
+) -> dict[str, Claim]:
+    """Return what is claimed about some attributes, by what it says."""
+    return {
+        claim.says: claim
+        for claim in audit.claims
+        if (claim.question, claim.attributes, claim.label) == (question, names, label)
+    }
+
+
+def seen(found: Attribute, audit: Audit) -> str:
+    """Return whether the score is shown to depend on an attribute."""
+    what, how = _what(audit), _p_value(found.test)
+    if "depends" in _claims(audit, "dependence", found.names):
+        return f"{_capital(what)} depends on {found.name} ({how})."
+    where = "" if found.kind == "joint" else f" Where along {found.name} it might is not asked."
+    return (
+        f"These rows do not show that {what} depends on {found.name} ({how}). That is no evidence of "
+        "independence; the intervals say how much dependence these rows leave possible." + where
     )
 
 
-def _share(p: float) -> str:
-    return f"{p:.0%} of" if p > 0.015 else f"{max(1, round(1_000 * p))} of 1,000"
+def _p_value(test: TestResult) -> str:
+    corrected = "" if test.adjusted is None else ", corrected for all tests of this audit"
+    groups = "" if test.n_rows is None else f" groups of {test.n_rows:,} rows"
+    return f"p = {number(test.reported)}{corrected}, n = {test.n:,}{groups}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _how_much(found: Attribute, audit: Audit) -> list[str]:
@@ -61,8 +90,8 @@ def _how_much(found: Attribute, audit: Audit) -> list[str]:
         chance = f"{say(gdp.floor or 0.0)}, seldom more than {say(gdp.floor_high or 0.0)}"
         lines.append(
             f"On average over {found.name}, the mean score at a value of {found.name} lies "
-            f"{say(gdp.estimate)} {unit} away from the overall mean of {overall} ({_range(gdp, say)}; chance "
-            f"alone gives {chance})."
+            f"{say(gdp.estimate)} {unit} away from the overall mean of {overall} ({_range(gdp, say)}, for "
+            f"{gdp.target}; chance alone gives {chance})."
         )
     share = found.normalized_hsic
     lines.append(
@@ -81,50 +110,98 @@ def units(audit: Audit) -> tuple[Callable[[float], str], str]:
 
 
 def _range(interval: Interval, say: Callable[[float], str]) -> str:
-    return f"{interval.level:.0%} interval {say(interval.low)} to {say(interval.high)}"
+    return f"{percent(interval.level)} interval {say(interval.low)} to {say(interval.high)}"
 
 
-def _where(found: Attribute, column: Column) -> list[str]:
-    lines = []
-    if found.curve is not None:
-        lines.append(_along(found.curve, column))
-    if found.profile is not None and (found.curve is None or not _outside(found.curve, column)):
-        lines.append(_localized(found.profile, column))
-    return lines
-
-
-def _along(curve: Curve, column: Column) -> str:
-    sides = _outside(curve, column)
-    if not sides:
-        return (
-            f"The {curve.level:.0%} band of the mean score along {column.name} holds the overall mean "
-            "everywhere: no part of it stands out."
+def _where(found: Attribute, column: Column, audit: Audit) -> list[str]:
+    claims = _claims(audit, "dependence", found.names)
+    if "depends" not in claims:
+        return []
+    if found.curve is not None and ("above" in claims or "below" in claims):
+        curve = found.curve
+        peak = max(column.told(curve.points), key=lambda i: abs(curve.mean[i] - curve.overall))
+        return [
+            f"The mean score is {_sides(claims, curve, column, 'the overall mean')} ({_about(curve)}). On "
+            f"these rows it is farthest from the overall mean {place(curve.points[peak], column)}."
+        ]
+    if found.profile is not None and "differs" in claims:
+        profile = found.profile
+        window = (
+            "" if profile.bandwidth == 0 else f", seen through a window of width {number(profile.bandwidth)}"
         )
-    text = []
-    for word, above in (("above", True), ("below", False)):
-        points = [i for i, side in sides if side is above]
-        if points:
-            text.append(f"{word} the overall mean {places(points, curve.points, column)}")
-    peak = max(column.told(curve.points), key=lambda i: abs(curve.mean[i] - curve.overall))
-    return (
-        f"The mean score is {' and '.join(text)}, beyond the {curve.level:.0%} band of the whole curve; it "
-        f"is farthest from the overall mean {place(curve.points[peak], column)}."
+        return [
+            "Its distribution differs from the one overall "
+            f"{places(claims['differs'].points, profile.points, column)}{window}."
+        ]
+    return [f"At which values of {column.name} cannot be told from these rows."]
+
+
+def _about(curve: Curve) -> str:
+    """Return what a sign that is claimed is the sign of."""
+    if not curve.start:
+        return f"this is about {curve.target}"
+    ranges = sum(below < above for below, above in zip(curve.start, curve.stop, strict=True))
+    return f"on average within {ranges} ranges" if ranges else "value by value"
+
+
+def _sides(claims: Mapping[str, Claim], curve: Curve, column: Column, line: str) -> str:
+    return " and ".join(
+        f"{says} {line} {places(claims[says].points, curve.points, column, curve.start, curve.stop)}"
+        for says in ("above", "below")
+        if says in claims
     )
 
 
-def _outside(curve: Curve, column: Column) -> list[tuple[int, bool]]:
-    """Return the points at which the band leaves the overall mean, and whether it does so above."""
-    rows = ((i, curve.low[i], curve.high[i]) for i in column.told(curve.points))
-    return [(i, low > curve.overall) for i, low, high in rows if not low <= curve.overall <= high]
-
-
-def _localized(profile: Profile, column: Column) -> str:
-    points = [i for i in column.told(profile.points) if profile.contrast[i] > profile.chance[i]]
-    if not points:
-        return (
-            f"At no value of {column.name} by itself does its distribution differ by more than chance allows."
+def _beside(found: Attribute, outcome: Outcome, column: Column, audit: Audit) -> list[str]:
+    """Return what is said beside the outcome: within each label, and where the score misses it."""
+    name, lines = found.name, []
+    say, unit = units(audit)
+    test = outcome.equalized_odds
+    if test is not None:
+        lines.append(_within(found, test, audit))
+    for given in outcome.levels:
+        good = " (equal opportunity)" if given.label == outcome.equal_opportunity else ""
+        if given.gdp is not None:
+            lines.append(
+                f"Where the outcome is {given.label}{good}, the mean score at a value of {name} lies "
+                f"{say(given.gdp.estimate)} {unit} away from its mean ({_range(given.gdp, say)})."
+            )
+        claims = _claims(audit, "within outcomes", found.names, given.label)
+        if claims and given.curve is not None:
+            sides = _sides(claims, given.curve, column, "its mean")
+            lines.append(f"There it is {sides} ({_about(given.curve)}).")
+    if outcome.calibration is not None:
+        claims = _claims(audit, "calibration", found.names)
+        lines.append(
+            f"The outcome is on average {_sides(claims, outcome.calibration, column, 'the score')} "
+            f"({_about(outcome.calibration)})."
+            if claims
+            else f"These rows do not show a value of {name} at which the outcome differs from the score on "
+            "average, which is no evidence that there is none."
         )
-    return f"Its distribution differs from the one overall {places(points, profile.points, column)}."
+    return lines
+
+
+def _within(found: Attribute, test: TestResult, audit: Audit) -> str:
+    what, how = _what(audit), _p_value(test)
+    if "depends" in _claims(audit, "within outcomes", found.names):
+        return f"Among rows of the same outcome {what} depends on {found.name} ({how})."
+    return (
+        f"These rows do not show that {what} depends on {found.name} among rows of the same outcome ({how}), "
+        "which is no evidence of independence."
+    )
+
+
+def _jointly(joint: Attribute, audit: Audit) -> list[str]:
+    lines = [f"Jointly: {seen(joint, audit)}"]
+    single = [
+        claim for claim in audit.claims if claim.question == "dependence" and len(claim.attributes) == 1
+    ]
+    if "depends" in _claims(audit, "dependence", joint.names) and not single:
+        lines.append("On which of them cannot be told from these rows.")
+    if joint.outcome is not None and joint.outcome.equalized_odds is not None:
+        lines.append(_within(joint, joint.outcome.equalized_odds, audit))
+    return lines
 
 
 def place(point: float, column: Column) -> str:
@@ -134,26 +211,42 @@ def place(point: float, column: Column) -> str:
     return f"near {number(point)}"
 
 
-def places(rows: Sequence[int], points: Sequence[float], column: Column) -> str:
-    """Say runs of neighbouring points of an attribute, or its labels."""
+def places(
+    claimed: Sequence[float],
+    points: Sequence[float],
+    column: Column,
+    start: Sequence[float] = (),
+    stop: Sequence[float] = (),
+) -> str:
+    """Return runs of neighbouring points of an attribute, or its labels, in words.
+
+    ``start`` and ``stop`` are the ends of the ranges in which the points lie, if they stand for ranges.
+    """
     if column.kind == "categorical":
-        return "for " + _list([column.labels[int(points[i])] for i in rows])
-    order = sorted(range(len(points)), key=points.__getitem__)
-    rank = {i: r for r, i in enumerate(order)}
+        return "for " + _list([column.labels[int(point)] for point in claimed])
+    order = sorted(points)
+    rank = {point: r for r, point in enumerate(order)}
     runs: list[list[int]] = []
-    for r in sorted(rank[i] for i in rows):
+    for r in sorted(rank[point] for point in claimed):
         if runs and r == runs[-1][-1] + 1:
             runs[-1].append(r)
         else:
             runs.append([r])
+    ends = dict(zip(points, zip(start, stop, strict=True), strict=True)) if start else {}
     return _list(
         [
-            f"near {number(points[order[run[0]]])}"
-            if len(run) == 1
-            else f"between {number(points[order[run[0]]])} and {number(points[order[run[-1]]])}"
+            _between(*(ends.get(order[r], (order[r], order[r]))[k] for r, k in ((run[0], 0), (run[-1], 1))))
             for run in runs
         ]
     )
+
+
+def _between(first: float, last: float) -> str:
+    if first == last:
+        return f"near {number(first)}"
+    if math.isinf(first):
+        return "everywhere" if math.isinf(last) else f"up to {number(last)}"
+    return f"from {number(first)} on" if math.isinf(last) else f"between {number(first)} and {number(last)}"
 
 
 def _list(parts: Sequence[str], most: int = 5) -> str:

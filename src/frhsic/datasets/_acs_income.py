@@ -245,7 +245,7 @@ def _national(halves: list[bytes]) -> dict[str, Column]:
 
 def _parquet(content: bytes) -> dict[str, Column]:
     parquet = library("pyarrow.parquet", "to read parquet files of ACS Income")
-    table = parquet.read_table(io.BytesIO(content))
+    table = parquet.read_table(io.BytesIO(content), page_checksum_verification=True)
     columns = {name: table[name].to_numpy() for name in table.column_names}
     return {name: column.astype("U2" if name == "STATE" else np.int64) for name, column in columns.items()}
 

@@ -437,11 +437,14 @@ class Rows(NamedTuple):
         )
         return zs, zz, ss
 
-    def size(self, w: Tensor, normalized: bool) -> float:
-        """Return what HSIC is divided by: the root of HSIC(Z, Z) HSIC(S, S), or one."""
+    def size(self, w: Tensor, normalized: bool, debiased: tuple[float, float, float] | None = None) -> float:
+        """Return what HSIC is divided by: the root of HSIC(Z, Z) HSIC(S, S), or one.
+
+        ``debiased`` are other forms of the three than those of :meth:`debiased`.
+        """
         if not normalized:
             return 1.0
-        _, zz, ss = self.debiased(w)
+        _, zz, ss = debiased or self.debiased(w)
         if min(zz, ss) <= 0.0:
             raise ValueError(
                 "'z' and 's' must have a positive HSIC with themselves to be normalised by it. "
@@ -453,14 +456,17 @@ class Rows(NamedTuple):
         """Return the debiased HSIC."""
         return self.debiased(w)[0] / self.size(w, normalized)
 
-    def influence(self, w: Tensor, normalized: bool) -> Tensor:
+    def influence(
+        self, w: Tensor, normalized: bool, debiased: tuple[float, float, float] | None = None
+    ) -> Tensor:
         """Return the first-order influence of each row on it, shape ``(n,)``, of weighted mean zero."""
         influence = 2.0 * (self.zs - w @ self.zs)
         if not normalized:
             return influence
-        _, zz, ss = self.debiased(w)
+        zs, zz, ss = debiased or self.debiased(w)
         shrunk = (self.zz - w @ self.zz) / zz + (self.ss - w @ self.ss) / ss
-        return influence / self.size(w, True) - self.value(w, True) * shrunk
+        size = self.size(w, True, debiased)
+        return influence / size - zs / size * shrunk
 
 
 def pair_rows(kernels: Sequence[Kernel], pair: Sequence[Tensor], w: Tensor) -> Rows:

@@ -146,6 +146,12 @@ def row_numbers(ids: NDArray[np.int64]) -> NDArray[np.int64]:
     return (x >> np.uint64(1)).view(np.int64)
 
 
+def numbers_by_unit(ids: NDArray[np.int64], units: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return numbers of rows whose low half, which chooses the group, is that of the unit of the row."""
+    low = np.int64(2**31 - 1)
+    return (row_numbers(ids) & ~low) | (row_numbers(units) & low)
+
+
 def groups_of(numbers: Tensor, n_groups: int) -> Tensor:
     """Return the group of each row: by the low half of its number, since the stored rows have small ones."""
     return (numbers & (2**31 - 1)).mul_(n_groups).bitwise_right_shift_(31)
@@ -186,17 +192,24 @@ class State:
 
     # Rows
 
-    def add(self, z: Tensor, s: Sensitive, w: Tensor | None, ids: NDArray[np.int64]) -> None:
-        """Add rows; weights are positive."""
+    def add(
+        self,
+        z: Tensor,
+        s: Sensitive,
+        w: Tensor | None,
+        ids: NDArray[np.int64],
+        units: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Add rows; weights are positive. Rows of one unit are in one group."""
+        numbers = row_numbers(ids) if units is None else numbers_by_unit(ids, units)
         for start in range(0, len(z), _SORTED):
             part = slice(start, start + _SORTED)
             rows = Sensitive(s.values[part], s.names, s.kinds, s.categories)
-            self._add(z[part], rows, None if w is None else w[part], ids[part])
+            self._add(z[part], rows, None if w is None else w[part], torch.from_numpy(numbers[part]))
 
-    def _add(self, z: Tensor, s: Sensitive, w: Tensor | None, ids: NDArray[np.int64]) -> None:
+    def _add(self, z: Tensor, s: Sensitive, w: Tensor | None, numbers: Tensor) -> None:
         if w is not None and len(self.sums) == 1:
             self._square()
-        numbers = torch.from_numpy(row_numbers(ids))
         group = groups_of(numbers, self.plan.n_groups)
         codes = self._codes(s)
         if w is None and len(self.sums) == 2:
@@ -570,6 +583,60 @@ class State:
             Y, powers = by_place(rows, place, places, self.plan.map_s.width), mass.flatten(1)
         first, second = ((power[:, None] * Y).mT @ Y for power in (powers[0], powers[-1]))
         return Moments(first, second, self.diagonal_s, self.diagonal_s)
+
+    def group_terms(self) -> tuple[Tensor, Tensor]:
+        """Return sum_{i in g} w_i phi~_i psi~_i' of each group, ``(G, r, q)``, and the shares of groups.
+
+        Weights sum to one, and features are centred by their means over all rows: the terms add up to the
+        cross-covariance.
+        """
+        map_z = self.plan.map_z
+        sums = self.sums[0].reshape(self.plan.n_groups, -1, *self.sums.shape[-2:])  # (G, places, A, B)
+        if self.featured:
+            width = self.plan.map_s.width
+            one, psi, _ = sums.split((1, width, sums.shape[-1] - 1 - width), dim=-1)
+            psi = (psi * self.plan.map_s.scale).movedim(1, -2).flatten(-2)  # (G, A, places width)
+            both = torch.cat((one.sum(dim=1), psi), dim=-1)
+        else:
+            table, constant = self._table()
+            both = sums.squeeze(-1).mT @ (table if constant is not None else table[:, :-1])
+        both = both[:, : 1 + map_z.width] * torch.cat((map_z.scale.new_ones(1), map_z.scale))[:, None]
+        both = both / both[:, 0, 0].sum()
+        total = both.sum(dim=0)
+        mean_z, mean_s = total[1:, 0], total[0, 1:]
+        mass, first_z, first_s = both[:, 0, 0], both[:, 1:, 0], both[:, 0, 1:]
+        terms = both[:, 1:, 1:] - first_z[:, :, None] * mean_s - mean_z[:, None] * first_s[:, None, :]
+        return terms + mass[:, None, None] * torch.outer(mean_z, mean_s), mass
+
+    def atoms_z(self) -> tuple[Tensor, Tensor, bool]:
+        """Return features of z where it has mass, ``(K, r)``, that mass, and whether all rows are in it."""
+        map_z = self.plan.map_z
+        if self.scores is None or self.sample.whole or not self.scores.fine(map_z.reach):
+            X, mass, whole = map_z.augmented(self.sample.z), self.sample.w, self.sample.whole
+        else:
+            mass, whole = self.scores.sums[0].sum(dim=0).squeeze(-1), True
+            X = map_z.augmented(self.scores.knots[:, None])
+        seen = mass > 0
+        return X[seen, 1 : 1 + map_z.width], mass[seen], whole
+
+    def atoms_s(self) -> tuple[Tensor, Tensor, bool]:
+        """Return the same of s: at its levels, along a line, or of the stored rows."""
+        whole = True
+        if not self.featured:
+            mass, Y = self.sums[0, ..., 0, 0].sum(dim=0).flatten(), self._table()[0]
+        elif self.line is None or self.sample.whole or not self.line.fine(self.plan.map_s.reach):
+            Y, mass, whole = self.augmented_s(self.sample.s), self.sample.w, self.sample.whole
+        else:
+            own = self.line.sums[0, ..., 0].sum(dim=0)
+            own = own.reshape(-1, own.shape[-1])  # (places, K)
+            places, K = own.shape
+            points = torch.zeros((K, len(self.plan.names)), dtype=torch.float64)
+            points[:, self.plan.free[0]] = self.line.knots
+            rows = self.plan.map_s.augmented(points).repeat(places, 1)
+            place = torch.arange(places).repeat_interleave(K)
+            Y, mass = by_place(rows, place, places, self.plan.map_s.width), own.flatten()
+        seen = mass > 0
+        return Y[seen, 1 : Y.shape[1] - (self.diagonal_s is None)], mass[seen], whole
 
     def spectra(self) -> tuple[Tensor, Tensor]:
         """Return the eigenvalues of sum_i w_i^2 phi~_i phi~_i' / sum_i w_i^2, and those of psi.

@@ -31,8 +31,9 @@ from frhsic.kernels import (
     Scaled,
     Sum,
 )
+from frhsic.sources._whole import NO_DIGEST, is_sealed, seal
 
-FORMAT, VERSION = "frhsic-sketch", 1
+FORMAT, VERSION = "frhsic-sketch", 2  # 2: a digest
 _RADIAL = {kernel.__name__: kernel for kernel in (Gaussian, Laplace, InverseMultiquadric)}
 _PLAIN = {kernel.__name__: kernel for kernel in (Linear, Energy)}
 _PAIRS = {kernel.__name__: kernel for kernel in (Sum, Product)}
@@ -211,9 +212,10 @@ def pack(tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> bytes:
     """Return tensors and a document as bytes; equal input gives equal bytes."""
     from safetensors.torch import save
 
-    text = json.dumps({"format": FORMAT, "version": VERSION, **document}, sort_keys=True, allow_nan=False)
+    head = {"format": FORMAT, "version": VERSION, "sha256": NO_DIGEST}
+    text = json.dumps({**head, **document}, sort_keys=True, allow_nan=False)
     contents = {name: tensors[name].contiguous() for name in sorted(tensors)}
-    return save(contents, {"frhsic": text})
+    return seal(save(contents, {"frhsic": text}))
 
 
 def unpack(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -237,6 +239,8 @@ def unpack(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise refusal(f"hold '{FORMAT}'", f"{str(found)[:40]!r}")
     if version != VERSION:
         raise refusal(f"have version {VERSION}", str(version)[:40], "Use the frhsic that wrote it.")
+    if document.pop("sha256", None) is None or not is_sealed(data):
+        raise refusal("have the SHA-256 with which it was written", "another: its bytes have changed")
     return tensors, document
 
 

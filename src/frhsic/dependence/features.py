@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +15,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
 
-from frhsic.data import Kind, Label, Sensitive, levels, to_matrix, to_sensitive, to_vector, to_weights
+from frhsic.data import (
+    Kind,
+    Label,
+    Sensitive,
+    check_aligned,
+    levels,
+    to_matrix,
+    to_sensitive,
+    to_vector,
+    to_weights,
+)
 from frhsic.dependence._base import Dependence, checked_kernel
+from frhsic.dependence._cells import Cells
 from frhsic.dependence._centering import Estimator, check_estimator, refuse_few_rows
 from frhsic.dependence._features import (
     Rows,
@@ -379,6 +391,7 @@ class HSICSketch:
         self._plan: Plan | None = None
         self._states: dict[Label | None, State] = {}
         self._n_seen = 0
+        self._grouped = False
         self._exact: Rows | None = None  # the stored rows under the kernels, once asked for
 
     @classmethod
@@ -399,6 +412,7 @@ class HSICSketch:
 
         The sample, some thousand rows, is not counted. Kernels default to those of :class:`HSIC`.
         """
+        check_aligned(z=z, s=s, weights=weights)
         x = to_matrix(z, name="z", min_rows=2)
         sensitive = to_sensitive(s, name="s", n_rows=len(x), rows_of="z")
         w = to_weights(weights, n_rows=len(x), rows_of="z", name="weights")
@@ -415,7 +429,14 @@ class HSICSketch:
     # Rows in
 
     def update(
-        self, z: object, s: object, weights: object = None, *, given: object = None, ids: object = None
+        self,
+        z: object,
+        s: object,
+        weights: object = None,
+        *,
+        given: object = None,
+        ids: object = None,
+        groups: object = None,
     ) -> Self:
         """Add rows, and return this sketch.
 
@@ -428,19 +449,34 @@ class HSICSketch:
         given : array of labels, optional
             Keep the rows of each label apart: see :attr:`levels` and :meth:`at`.
         ids : array of integers of shape (n,), optional
-            What tells rows apart, such as a customer number. The stored rows and the groups are drawn by
-            these, so they are the same in whichever order and parts the rows come. None counts the rows of
+            What tells rows apart, such as the number of a contract. The stored rows and the groups are drawn
+            by these, so they are the same in whichever order and parts the rows come. None counts the rows of
             this sketch, which is as good a draw.
+        groups : array of integers or strings of shape (n,), optional
+            What tells independent units apart, such as a customer number, where a unit may have several rows.
+            All rows of a unit are then in one of the ``n_groups`` groups, and tests and intervals take these
+            as what is independent. With all rows of a sketch or with none.
         """
+        check_aligned(z=z, s=s, weights=weights, given=given, ids=ids, groups=groups)
         x = to_matrix(z, name="z")
         n = len(x)
-        rows = to_sensitive(s, name="s", n_rows=n, rows_of="z", min_rows=1, allow_constant=True)
+        # The kernels fix the kinds; ``like`` has seen whether text is mostly numbers.
+        rows = to_sensitive(
+            s, name="s", n_rows=n, rows_of="z", min_rows=1, allow_constant=True, numeric_labels=True
+        )
         w = None if weights is None else to_vector(weights, name="weights", n_rows=n, rows_of="z")
         if w is not None and bool((w < 0).any()):  # all may be zero: other rows come
             raise ValueError(
                 f"'weights' must not be negative. Got {int((w < 0).sum())} negative ones. Set them to zero."
             )
         numbers = self._ids(ids, n)
+        units = None if groups is None else _units(groups, n)
+        if self._states and self._grouped != (units is not None):
+            raise ValueError(
+                "'groups' must come with all rows of a sketch or with none. "
+                f"Got {'some after rows without' if units is not None else 'none after rows with groups'}. "
+                "Make two sketches."
+            )
         labels = None if given is None else levels(given, name="given", n_rows=n, rows_of="z").kept
         rows = self._planned(x, rows)
         if self._states and (None in self._states) == (given is not None):
@@ -456,12 +492,14 @@ class HSICSketch:
                 kept = (w > 0).nonzero()[:, 0] if some is None else some[w[some] > 0]
             state = self._states.get(label) or State(cast(Plan, self._plan))
             if kept is None:
-                state.add(x, rows, w, numbers)
+                state.add(x, rows, w, numbers, units)
             elif len(kept):
-                state.add(x[kept], rows[kept], None if w is None else w[kept], numbers[kept.numpy()])
+                own = None if units is None else units[kept.numpy()]
+                state.add(x[kept], rows[kept], None if w is None else w[kept], numbers[kept.numpy()], own)
             if int(state.counts.sum()):
                 self._states[label] = state
         self._n_seen += n
+        self._grouped = units is not None
         self._exact = None
         return self
 
@@ -518,6 +556,7 @@ class HSICSketch:
         total = self._empty()
         total._plan = self._plan or other._plan
         total._n_seen = self._n_seen + other._n_seen
+        total._grouped = self._grouped or other._grouped
         total._states = {label: state.copy() for label, state in self._states.items()}
         for label, state in other._states.items():
             if label in total._states:
@@ -536,6 +575,11 @@ class HSICSketch:
                 "'other' must be a sketch of the same specification. Got "
                 + " and ".join(f"{ {name: one[name] for name in differ} }" for one in (mine, theirs))
                 + ". Make both with the same kernels, features and columns."
+            )
+        if self._states and other._states and self._grouped != other._grouped:
+            raise ValueError(
+                "'other' must be a sketch of groups of rows as this one, or both without. Got one of each. "
+                "Update both with 'groups' or both without."
             )
         if self._states and other._states and (None in self._states) != (None in other._states):
             raise ValueError(
@@ -561,12 +605,13 @@ class HSICSketch:
 
     def reset(self) -> None:
         """Forget all rows, and the columns that came."""
-        self._plan, self._states, self._n_seen, self._exact = None, {}, 0, None
+        self._plan, self._states, self._n_seen, self._exact, self._grouped = None, {}, 0, None, False
 
     def merge_state(self, other: HSICSketch) -> None:
         """Take up the rows of another sketch, which stays as it is."""
         total = self + other
         self._plan, self._states, self._n_seen = total._plan, total._states, total._n_seen
+        self._grouped = total._grouped
         self._exact = None
 
     # What is in it
@@ -593,6 +638,11 @@ class HSICSketch:
     def n_rows(self) -> int:
         """Rows of positive weight so far."""
         return sum(int(state.counts.sum()) for state in self._states.values())
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows came with ``groups``: rows of one unit may depend on one another."""
+        return self._grouped
 
     @property
     def effective_rows(self) -> float:
@@ -629,6 +679,7 @@ class HSICSketch:
     def _of(self, state: State) -> HSICSketch:
         other = self._empty()
         other._plan, other._n_seen, other._states = self._plan, self._n_seen, {None: state}
+        other._grouped = self._grouped
         return other
 
     @property
@@ -651,6 +702,11 @@ class HSICSketch:
         """At most 5,000 rows as they came: all of them, or a random subsample."""
         state = self._state()
         return Stored(state.sample.z, self._sensitive(state, state.sample.s), state.sample.w)
+
+    def _repeated_ids(self) -> int:
+        """Return how many stored rows share their id with another: ids that name people, not rows."""
+        counts = self._state().sample.numbers.unique(return_counts=True)[1]
+        return int(counts[counts > 1].sum())
 
     def _sensitive(self, state: State, values: Tensor) -> Sensitive:
         categories = tuple(tuple(x) if isinstance(x, list) else None for x in state.levels)
@@ -685,17 +741,21 @@ class HSICSketch:
             value = normalized_hsic(value, zz, ss, estimator)
         return float(value)
 
-    def gdp(self, bandwidth_s: float = 0.1) -> float:
-        """Return :class:`GDP` of one column z along s: exact at levels of s, else to about 1e-5 of its range.
+    def gdp(self, bandwidth_s: float | None = None) -> float:
+        """Return :class:`GDP` of one column z along s, in cells of s or smoothed by a fraction of its range.
 
-        ``bandwidth_s`` is a fraction of the range of s.
+        Exact at values of s that the sketch keeps apart; else rows are shared by the two nearest of 2,048
+        places between the smallest and the largest s.
         """
         line = self.line()
         if line.mean is None:
             raise ValueError(
                 f"'z' must be one column for GDP. Got {cast(Plan, self._plan).width}. Sketch a score."
             )
-        return float(GDP(bandwidth_s, range_s=line.span)(line.mean[:, None], line.s, line.mass))
+        if bandwidth_s is not None:
+            return float(GDP(bandwidth_s, range_s=line.span)(line.mean[:, None], line.s, line.mass))
+        cells = Cells.of(line.s, line.mass, self.effective_rows)
+        return float(GDP()._with(_cells=cells)(line.mean[:, None], line.s, line.mass))
 
     def law_z(self) -> Law:
         """Return the law of one column z."""
@@ -799,7 +859,7 @@ class HSICSketch:
             "columns": self._columns(),
             "seen": self._n_seen,
             "states": states,
-        }
+        } | ({"grouped": True} if self._grouped else {})
         return pack(tensors, document)
 
     @classmethod
@@ -833,6 +893,9 @@ class HSICSketch:
         if type(seen) is not int or seen < 0 or (columns is None) != (not states):
             raise ValueError
         self._n_seen = seen
+        self._grouped = document.get("grouped", False)
+        if type(self._grouped) is not bool:
+            raise ValueError
         if columns is None:
             return
         width, names, kinds = columns["z"], tuple(columns["names"]), tuple(columns["kinds"])
@@ -868,6 +931,24 @@ class HSICSketch:
 
 class _OtherFrequenciesError(ValueError):
     pass
+
+
+def _units(groups: object, n: int) -> NDArray[np.int64]:
+    """Return 64 bits for each label of a unit, the same on all machines."""
+    array = np.asarray(groups)
+    if array.shape != (n,) or (array.dtype.kind not in "iuOUT"):
+        raise ValueError(
+            f"'groups' must be {n} integers or strings, one for each row of 'z'. Got {array.dtype} of shape "
+            f"{array.shape}. Pass the column that tells independent units apart, such as a customer number."
+        )
+    if array.dtype.kind in "iu":
+        return np.ascontiguousarray(array.astype(np.int64, copy=False))
+    labels, codes = np.unique(array.astype(str), return_inverse=True)
+    bits = [
+        int.from_bytes(hashlib.blake2b(x.encode(), digest_size=8).digest(), "little", signed=True)
+        for x in labels
+    ]
+    return np.array(bits, dtype=np.int64)[codes.reshape(-1)]
 
 
 def _merged(one: State, other: State) -> State:

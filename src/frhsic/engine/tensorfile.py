@@ -2,7 +2,9 @@
 
 It is a plain safetensors file whose metadata has the single entry ``{"frhsic": "<JSON text>"}``. Files come
 from outside, so reading runs nothing that they hold and believes nothing that they say: the header is checked
-here, every byte accounted for, before the safetensors library sees it.
+here, every byte accounted for, before the safetensors library sees it. The document holds a SHA-256 of the
+whole file under ``"sha256"``, which ``write`` adds and ``read`` compares: a changed file is refused. This
+guards against damage, not against somebody who changes the file and its digest.
 
 Memory: no more than 8 bytes are read before the length of the header is known to be sane, no more than the
 header before every tensor is known to lie within the file. So reading takes at most twice the size of the
@@ -29,11 +31,11 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from frhsic.sources._whole import replacing
+from frhsic.sources._whole import NO_DIGEST, is_sealed, replacing, seal
 
 __all__ = ["VERSION", "TensorFileError", "read", "write"]
 
-VERSION = 2  # 2: budgets
+VERSION = 3  # 2: budgets, 3: a digest
 
 _MAX_HEADER = 4 * 2**20
 _MAX_TENSORS = 10_000
@@ -78,8 +80,8 @@ def write(
     tensors : mapping of str to Tensor
         Dense, of dtype float32, float64, int64, uint8 or bool; tensors that share memory are written apart.
     document : mapping
-        JSON, with ``"format"`` (the kind) and ``"version"`` (1 to ``VERSION``). Tuples come back as lists and
-        numbers that are keys as strings.
+        JSON, with ``"format"`` (the kind) and ``"version"`` (``VERSION``), without ``"sha256"``. Tuples come
+        back as lists and numbers that are keys as strings.
 
     Raises
     ------
@@ -92,9 +94,9 @@ def write(
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     write(f"{folder}/m", {"w": torch.ones(2)}, {"format": "frhsic-model", "version": 1})
+    ...     write(f"{folder}/m", {"w": torch.ones(2)}, {"format": "frhsic-model", "version": 3})
     ...     read(f"{folder}/m", kind="frhsic-model")
-    ({'w': tensor([1., 1.])}, {'format': 'frhsic-model', 'version': 1})
+    ({'w': tensor([1., 1.])}, {'format': 'frhsic-model', 'version': 3})
     """
     for name, x in tensors.items():
         _check_name(name, "tensors")
@@ -104,7 +106,9 @@ def write(
             must, cure = "be dense and float32, float64, int64, uint8 or bool", "Convert them first."
             raise _refusal(must, got, "tensors", cure)
     try:
-        text = json.dumps(dict(document), sort_keys=True, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(
+            {"sha256": NO_DIGEST, **document}, sort_keys=True, allow_nan=False, ensure_ascii=False
+        )
         raw = text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise _refusal("be JSON", f"a {type(error).__name__} from writing it so", "document") from None
@@ -116,7 +120,9 @@ def write(
     data = safetensors.torch.save(dict(sorted(packed.items())), {"frhsic": text})
     n = _header_length(data[:8], len(data), "tensors")
     _check_header(data[8 : 8 + n], len(data) - 8 - n, None, "tensors")
-    _replace(os.path.realpath(path), data)
+    if "sha256" in document or data[8 : 8 + n].count(rb"\"sha256\": ") != 1:
+        raise _refusal("have no key 'sha256', in which the file keeps its digest", "one", "document")
+    _replace(os.path.realpath(path), seal(data))
 
 
 def read(
@@ -147,6 +153,8 @@ def read(
         Whatever is wrong with the file, a missing one included.
     """
     data, document = _load(os.fspath(path), kind)
+    if document.pop("sha256", None) is None or not is_sealed(data):
+        raise _refusal("have the SHA-256 with which it was written", "another: its bytes have changed")
     try:
         with torch.device("cpu"):  # whatever the default device
             loaded = safetensors.torch.load(data)
@@ -270,9 +278,11 @@ def _check_document(document: Any, kind: str | None, argument: str) -> dict[str,
             raise _refusal("hold a 'format' (text) and a 'version' (integer)", "none or others", argument)
     if kind not in (None, found):
         raise _refusal(f"hold '{kind}'", ascii(found[:40]), argument, f"Pass a file of the kind '{kind}'.")
-    if not 1 <= version <= VERSION:
+    if version != VERSION:
         cure = "A newer frhsic reads newer versions."
-        raise _refusal(f"have a version from 1 to {VERSION}", f"{version}", argument, cure)
+        if 1 <= version < VERSION:
+            cure = "An older frhsic wrote it: load it with that one, or fit and save again."
+        raise _refusal(f"have version {VERSION}", f"{version}", argument, cure)
     return document
 
 

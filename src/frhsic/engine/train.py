@@ -172,7 +172,7 @@ class Record:
     terms: tuple[float, ...]
     skipped: tuple[tuple[Label, int], ...]
     learning_rate: float
-    seconds: float
+    seconds: float | None  # None in a model that was loaded
     validation_loss: float | None = None
     validation_penalty: float | None = None
     validation_skipped: tuple[tuple[Label, int], ...] = ()
@@ -734,6 +734,11 @@ class _Run:
             f"Use batch_size={min(enough, len(self.rows))} or leave out 'given'."
         )
         if sum(count for _, count in record.skipped) == steps * len(self.fixed_s.terms):
+            if rows < MIN_ROWS:  # no batch could have them
+                says = (
+                    f"'y' must have {MIN_ROWS} rows of every level that the penalty is given. Got a level of "
+                    f"{rows} rows. Pass more rows, or leave out 'given'."
+                )
             raise ValueError(says)
         warnings.warn(says, stacklevel=2)
 

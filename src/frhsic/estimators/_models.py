@@ -8,7 +8,7 @@ import math
 import numbers
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar
 
@@ -31,7 +31,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from frhsic.data import Label, Sensitive, levels, to_generator, to_matrix, to_sensitive, to_vector, to_weights
+from frhsic.data import (
+    Label,
+    Sensitive,
+    check_aligned,
+    levels,
+    to_generator,
+    to_matrix,
+    to_sensitive,
+    to_vector,
+    to_weights,
+)
 from frhsic.dependence import HSIC
 from frhsic.dependence._centering import Estimator
 from frhsic.engine.nets import (
@@ -52,6 +62,7 @@ from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty
 
 _CHUNK = 65_536  # rows that a prediction holds at a time
 _MOST_CATEGORIES = 100
+_FEW_ROWS = 10  # below, a penalty warns
 MET = 1.15  # times its budget: what a model may have without a warning
 BUDGET = 0.1  # where neither a budget nor a lambda is given
 
@@ -191,14 +202,28 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _forward(self, X: Any, *, head: bool = True) -> Tensor:
         """Return the head's output, or z, in float64 on the CPU, chunk by chunk."""
         check_is_fitted(self, "encoder_")
-        x = _read(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
         done = []
         with torch.inference_mode():
-            for part in x.split(_CHUNK):
+            for part in self._parts(X):
                 z = self.encoder_(self.scaling_x_.apply(part))
                 done.append(self.head_(z) if head else z)
         return torch.cat(done)
+
+    def _parts(self, X: Any) -> Iterator[Tensor]:
+        """Yield X as it must be to be predicted from, some rows at a time."""
+        whole = None if issparse(X) and X.ndim == 2 and X.shape[0] else _read(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        if whole is not None:
+            yield from whole.split(_CHUNK)
+            return
+        rows = X.tocsr()  # only these rows are ever dense
+        for start in range(0, rows.shape[0], _CHUNK):
+            yield _read(rows[start : start + _CHUNK])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _check_parameters(self) -> None:
         self._check_strength()
@@ -260,6 +285,15 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _penalised(self) -> bool:
         return self.lam is None or self.lam > 0
 
+    def _warn_of_few_rows(self, n: int) -> None:
+        if self._penalised and n < _FEW_ROWS:
+            warnings.warn(
+                f"'X' has {n} rows to train on: the dependence on sensitive features of so few is mostly "
+                f"chance, and {self._strength} acts on chance too. Pass more rows, hundreds if there are.",
+                UserWarning,
+                stacklevel=4,
+            )
+
     @property
     def _strength(self) -> str:
         """The strength as one would write it."""
@@ -304,6 +338,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Train one net at the strength that was asked for, and keep what was learned."""
         self._check_parameters()
         task = self._task(X, y, sensitive_features, sample_weight)
+        self._warn_of_few_rows(len(task.rows) + (0 if task.validation is None else len(task.validation)))
         with own_randomness(task.generator, task.device):
             net, scaling = self._start(task)
             if self.lam is None:
@@ -331,7 +366,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         else:
             x = _read(X)
             problem = self._problem(x, y, sample_weight, classes)
-            refuse_other_order(X, sensitive_features)
+            check_aligned(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
             rows = self._rows(x, problem, sensitive_features, sample_weight, later=True)
         if stream.task.rows.s is not None and (self._penalised or rows.s is not None):
             rows = replace(rows, s=_recoded(rows.s, stream.task.rows.s, stream.labels))
@@ -396,7 +431,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Let everything through the door, and set rows aside."""
         x = _read(X)
         problem = self._problem(x, y, sample_weight, classes)
-        refuse_other_order(X, sensitive_features)
+        check_aligned(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         # The names of columns are read apart: a fit that fails must leave what an earlier one learned.
         columns = BaseEstimator()
         validate_data(columns, X, skip_check_array=True, reset=True)
@@ -694,8 +729,9 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array or frame of shape (n, p)
-            Numbers; TableEncoder makes them from tables with categories and missing values.
+        X : array, scipy sparse matrix or frame of shape (n, p)
+            Numbers; TableEncoder makes them from tables with categories and missing values. A sparse matrix
+            is densified, up to 8 GB.
         y : array of shape (n,)
             Classes: numbers, strings or booleans.
         sensitive_features : array or frame of shape (n,) or (n, q), optional
@@ -780,6 +816,18 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
         return logits.softmax(dim=1).numpy()
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of ``predict(X)``.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+        """
+        check_aligned(X=X, y=y, sample_weight=sample_weight)
+        return float(super().score(X, y, sample_weight))
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row."""
         most = self.predict_proba(X).argmax(axis=1)
@@ -844,6 +892,18 @@ warm_start, training
         classes: NDArray[Any] | None = None,  # noqa: ARG002
     ) -> _Problem:
         return _Problem(to_vector(_column(self, y), n_rows=len(x)), squared_error, 1)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R^2 of ``predict(X)``.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+        """
+        check_aligned(X=X, y=y, sample_weight=sample_weight)
+        return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the prediction of each row, ``(n,)``."""
@@ -940,8 +1000,10 @@ warm_start, training
             For searches, which pass it.
         sample_weight : array of shape (n,), optional
         """
-        rebuilt = self._forward(X)
-        errors = (rebuilt - self.scaling_x_.apply(_read(X))).square().mean(dim=1)
+        check_aligned(X=X, sample_weight=sample_weight)
+        rebuilt = self._forward(X).split(_CHUNK)
+        parts = zip(rebuilt, self._parts(X), strict=True)
+        errors = torch.cat([(f - self.scaling_x_.apply(x)).square().mean(dim=1) for f, x in parts])
         weights = to_weights(sample_weight, n_rows=len(errors))
         return -float(errors.mean() if weights is None else weights @ errors / weights.sum())
 
@@ -1048,21 +1110,6 @@ def _read(X: Any) -> Tensor:
     if isinstance(X, np.ndarray) and np.iscomplexobj(X):
         raise ValueError("'X' must be real. Got complex numbers. Complex data not supported.")
     return to_matrix(X)
-
-
-def refuse_other_order(X: Any, sensitive_features: Any) -> None:
-    """Refuse frames whose indices hold the same labels in another order: S would belong to other rows."""
-    natives = (nw.from_native(part, pass_through=True, allow_series=True) for part in (X, sensitive_features))
-    frames = [part for part in natives if isinstance(part, (nw.DataFrame, nw.Series))]
-    indices = [list(index) for part in frames if (index := nw.maybe_get_index(part)) is not None]
-    if len(indices) < 2:
-        return
-    first, second = indices
-    if first != second and len(first) == len(second) == len(set(first)) and set(first) == set(second):
-        raise ValueError(
-            "'sensitive_features' must have its rows in the order of 'X'. Got an index with the same labels "
-            "in another order. Align it: sensitive_features.loc[X.index]."
-        )
 
 
 def _refuse_many_categories(s: Sensitive) -> None:

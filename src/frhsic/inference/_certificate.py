@@ -86,7 +86,7 @@ class Certificate(Result):
     Attributes
     ----------
     n : int
-        Rows certified.
+        Rows certified, or groups of them where ``groups`` were passed.
     delta : float
         Each bound that is not in-sample fails with at most this probability; not all of them together.
     hsic : float
@@ -150,6 +150,7 @@ def certify(
     ridge_s: float = 0.01,
     train: TrainedOn | None = None,
     max_rows: int = MOST_ROWS,
+    groups: object = None,
 ) -> Certificate:
     """Return what these rows prove about the dependence of z on s, and what they do not.
 
@@ -190,6 +191,10 @@ def certify(
     max_rows : int, default=5000
         Heads, gaps and the quantile of the asymptotic bound, which need Gram matrices, are computed on so
         many random rows; HSIC and the population's bound on all.
+    groups : array of labels of shape (n,) or None, default=None
+        Rows of one group (a person, a household) may depend on one another; groups are independent. ``n`` is
+        then their number, and with q the sum of their squared shares of the rows ``population`` is the square
+        of sqrt(HSIC_b) + q + sqrt(3 q ln(1/delta)). Bounds from ``train`` are not proved for groups.
 
     Returns
     -------
@@ -205,22 +210,35 @@ def certify(
     """
     _check(delta, n_permutations, ridge_z, ridge_s, train, max_rows)
     generator = to_generator(random_state)
-    rows = fixed_rows(z, s, dependence, generator)
+    if groups is not None and train is not None:
+        raise ValueError(
+            "'train' must be None with 'groups': its bounds are proved for independent rows. "
+            f"Got {type(train).__name__}. Leave one of them out."
+        )
+    rows = fixed_rows(z, s, dependence, generator, groups)
     of_all = _thin_sums(rows) if len(rows.z) > _PAIRS else None
     if of_all is None:
         rows = drawn_rows(rows, _PAIRS, "All bounds are", generator)
     part = few_rows(rows, max_rows, generator)
-    n = len(rows.z)
+    n, share = len(rows.z), None
+    if rows.groups is not None:
+        sizes = rows.groups.bincount().double()
+        n, share = len(sizes), float(sizes.square().sum() / sizes.sum().square())
     K, L = centred_gram(part.kernel_z, part.z), centred_gram(part.kernel_s, part.s.values)
     sums = _sums(K, L)
-    zs, zz, ss = of_all or (sums if len(part.z) == n else _tiled(rows))
-    seen = _Seen(n, zs, math.sqrt(zz) * math.sqrt(ss), delta)
+    zs, zz, ss = of_all or (sums if len(part.z) == len(rows.z) else _tiled(rows))
+    seen = _Seen(n, zs, math.sqrt(zz) * math.sqrt(ss), delta, share)
     spectrum = directions(part.kernel_s, part.s.values)
     refuse_no_directions(spectrum)
     heads = head_rows(part, K, spectrum, sums[0], n_permutations, generator)
-    found = embedding(part.z, part.s, HSIC(part.kernel_z, part.kernel_s), generator)
+    found = embedding(part.z, part.s, HSIC(part.kernel_z, part.kernel_s), generator, groups=part.groups)
     quantile = float(found.errors(_DRAWS, generator).quantile(1.0 - delta))
     notes = [*part.notes, *_remarks(part, spectrum)]
+    if part.groups is not None:
+        notes.append(
+            f"n counts groups, of {len(rows.z):,} rows. What chance alone gives a head is that of permuted "
+            "rows; of groups it is more."
+        )
     bounds = []
     if rows.kernel_z.bound < math.inf and rows.kernel_s.bound < math.inf:
         bounds.append(_population(seen, rows.kernel_z, rows.kernel_s))
@@ -229,7 +247,7 @@ def certify(
             "A kernel is not bounded: there is no finite-sample bound on the population HSIC, and the "
             "asymptotic one needs finite moments."
         )
-    bounds.append(_asymptotic(seen, quantile * math.sqrt(len(found) / n)))
+    bounds.append(_asymptotic(seen, quantile * math.sqrt(found.units / n)))
     m = resolution(spectrum)
     row = heads[m - 1]
     spread = math.sqrt(_largest_eigenvalue(K) / len(K))
@@ -252,12 +270,13 @@ def certify(
 
 
 class _Seen(NamedTuple):
-    """Rows, HSIC_b, its Cauchy-Schwarz value sqrt(HSIC_b(Z, Z) HSIC_b(S, S)) and delta."""
+    """Rows or groups, HSIC_b, its Cauchy-Schwarz value sqrt(HSIC_b(Z, Z) HSIC_b(S, S)) and delta."""
 
     n: int
     hsic: float
     most: float
     delta: float
+    share: float | None = None  # the sum of the squared shares of groups of rows
 
 
 def population_bound(hsic: float, n: int, delta: float, scale: float = 1.0, constant: float = 3.0) -> float:
@@ -270,11 +289,24 @@ def population_bound(hsic: float, n: int, delta: float, scale: float = 1.0, cons
     return root * root
 
 
+def grouped_bound(
+    hsic: float, share: float, delta: float, scale: float = 1.0, constant: float = 3.0
+) -> float:
+    """Return (sqrt(HSIC_b) + q sqrt(scale) + sqrt(constant scale q ln(1/delta)))^2 for groups of rows.
+
+    q is the sum of the squared shares of the groups. Proof: docs/certificates.md.
+    """
+    error = share * math.sqrt(scale) + math.sqrt(constant * scale * share * math.log(1.0 / delta))
+    return (math.sqrt(hsic) + error) ** 2
+
+
 def _population(seen: _Seen, kernel_z: Kernel, kernel_s: Kernel) -> Bound:
     constant = 3.0 if is_standard(kernel_z) and is_standard(kernel_s) else 32.0
     scale = kernel_z.bound * kernel_s.bound
 
     def at(n: int) -> float:
+        if seen.share is not None:  # more groups of the same kind
+            return grouped_bound(seen.hsic, seen.share * seen.n / n, seen.delta, scale, constant)
         return population_bound(seen.hsic, n, seen.delta, scale, constant)
 
     return Bound(

@@ -1,49 +1,38 @@
-"""The conditional mean along S: its error as a Gaussian multiplier process, and a band for the whole curve.
-
-With weights w of sum one and a smoothing kernel kappa along S, W_ai is w_i kappa(a, s_i) divided by its sum
-over i, and the smoothed curve is m(a) = sum_i W_ai f_i. Its error at all points a at once has, for large n,
-the law that the rows as they are give to
-
-    e*_a = sum_i xi_i W_ai (f_i - m(a)),        xi_i independent standard normal.
-
-The true error is centred at the *smoothed* curve of the population: a fixed bandwidth has a bias of its own,
-which no amount of rows removes and which the process does not hold. Where the smoothing does not reach from
-one level of S to the next, the smoothed curve is the true one. f may be a vector, such as the feature map of
-a kernel: then m is an embedding of the conditional law.
-"""
+"""The conditional mean along S, with a band for the whole curve."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
 import torch
-from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
-from frhsic.data import Kind, Sensitive, to_generator, to_sensitive, to_vector, to_weights
-from frhsic.dependence import HSICSketch
-from frhsic.dependence._smoothing import (
-    bandwidths_of,
-    check_bandwidth,
-    log_kernel,
-    row_weights,
-    smoothing_weights,
+from frhsic.data import (
+    Sensitive,
+    check_aligned,
+    to_generator,
+    to_groups,
+    to_sensitive,
+    to_vector,
+    to_weights,
 )
-from frhsic.dependence.features import Line
+from frhsic.dependence import HSICSketch
+from frhsic.dependence._cells import Cells
+from frhsic.dependence._smoothing import bandwidths_of, check_bandwidth, row_weights
+from frhsic.inference._process import (
+    GROUPS,
+    Smoothed,
+    cell_curve,
+    cells_of_line,
+    effective_units,
+    equal_mass,
+    gathered,
+    is_coarse,
+    line_groups,
+)
 from frhsic.inference._results import Curve
-from frhsic.inference._sketched import refuse_beside_a_sketch
+from frhsic.inference._sketched import refuse_beside_a_sketch, refuse_grouped
 
-# Rows with the same or nearly the same s share their smoothing weights: they are gathered in at most so many
-# groups, and the process is evaluated at no more points than that.
-_GROUPS, _POINTS = 1_024, 128
-# A point that fewer rows stand behind has no trustworthy variance of its own. Simulated at n = 200: with ten
-# instead of thirty, bands at 95 % cover 0.82 to 0.92. Of a skewed score even fifty rows are few.
-_FEW, _SKEWED = 30.0, 100.0
-# Numbers of a block of multipliers (32 MB).
-_BLOCK = 4_000_000
-# Level means instead of smoothing: so many levels at most, of so many rows each on average.
-_LEVELS, _LEVEL_ROWS = 100, 20
+# Standard errors and multipliers of fewer groups have no level to speak of.
+MIN_GROUPS = 20
 
 
 def conditional_curve(
@@ -51,17 +40,19 @@ def conditional_curve(
     s: object = None,
     *,
     level: float = 0.95,
-    bandwidth_s: float = 0.1,
-    smooth: bool | None = None,
+    bandwidth_s: float | None = None,
     n_points: int = 200,
     n_draws: int = 999,
     random_state: object = None,
     sample_weight: object = None,
+    groups: object = None,
 ) -> Curve:
     """Return the mean score along one column of s, with a band that covers the whole curve at once.
 
-    The band is m(a) -/+ c se(a), with c the quantile of the largest |e*_a| / se(a) over the points under
-    Gaussian multipliers (sup-t): its confidence is for all points together, not for each one.
+    Means are taken within cells of s: each of its values where they are few for the rows (at most 100, of 20
+    rows on average), else about 2 n^(1/3) ranges of equally many rows. The band is m(a) -/+ c se(a), with c
+    the quantile of the largest |e*_a| / se(a) over the cells under Gaussian multipliers (sup-t): its
+    confidence is for all cells together, not for each one.
 
     Parameters
     ----------
@@ -70,18 +61,17 @@ def conditional_curve(
     s : array-like of shape (n,) or (n, 1)
     level : float, default=0.95
         The confidence that the whole curve lies in the band.
-    bandwidth_s : float, default=0.1
-        Of the smoothing, as a fraction of the range of s.
-    smooth : bool or None, default=None
-        False takes the mean at each level of s, and the target is the true curve. None does so when s is
-        categorical or has at most 100 distinct values of 20 rows on average, and smooths otherwise; then the
-        target is the smoothed curve.
+    bandwidth_s : float or None, default=None
+        A number smooths along s instead, with a Gaussian kernel of this fraction of the *range* of s. The
+        band is then about the smoothed curve, which may be far from the true one.
     n_points : int, default=200
         Points of equal mass along a smoothed curve.
     n_draws : int, default=999
         Multiplier draws.
     random_state : None, int or generator, default=None
     sample_weight : array-like of shape (n,) or None, default=None
+    groups : array-like of shape (n,) or None, default=None
+        Which rows may depend on one another, such as those of one person; groups are independent.
 
     Returns
     -------
@@ -89,9 +79,19 @@ def conditional_curve(
 
     Notes
     -----
-    A point behind which stand fewer than a hundred rows takes the larger of its own variance and that of all
-    rows around the curve: of a handful of rows the own variance says little, and of a skewed score it is
-    small just when the mean is.
+    *What the band is about* depends on s and n, never on the scores, and ``target`` says it. With single
+    values it is the true curve. Of ranges it is the mean within each, for any curve: ``mean_low`` and
+    ``mean_high``, and the sign of a difference seen there is that of the mean within the range. From 5,000
+    rows on (ranges of 3 % of them) ``low`` and ``high`` are about the true curve at every value between the
+    outermost two ranges: they are the smallest and largest limits over a range and its two neighbours. If the
+    curve only rises or only falls within these three, its values within the middle one lie between the means
+    of the other two. A step does so; a peak narrower than two ranges does not, and no band for every curve
+    could be short.
+
+    A cell of fewer than 200 rows takes the larger of its own variance, that of 200 rows nearby and that of
+    all rows around the curve: of a handful of rows the own variance says little, and of a skewed score it is
+    small just when the mean is. A larger cell takes at least a sixteenth of it: without any event it would
+    show none.
 
     Examples
     --------
@@ -100,95 +100,149 @@ def conditional_curve(
     >>> age = rng.integers(20, 30, 2_000)
     >>> print(conditional_curve(0.1 * (age > 24) + rng.normal(size=2_000) / 10, {"age": age}, random_state=0))
     The 95% simultaneous band of the mean score along age leaves the overall mean 0.0494 at 10 of 10 points,
-    between 20 and 29 (n = 2,000). Target: the true curve, level by level.
+    between 20 and 29 (n = 2,000). Target: the true curve, value by value.
     """
     check_level(level)
     check_draws(n_draws)
     if n_points < 2:
         raise ValueError(f"'n_points' must be at least 2. Got {n_points}. Leave it out for 200.")
-    check_bandwidth(bandwidth_s)
+    if bandwidth_s is not None:
+        check_bandwidth(bandwidth_s)
     generator = to_generator(random_state)
-    line = w = None
     if isinstance(scores, HSICSketch):
-        refuse_beside_a_sketch(s=s, sample_weight=sample_weight)
-        line = scores.line()
-        sensitive, n = line.s, scores.n_rows
-    else:
-        f = to_vector(scores, name="scores", min_rows=4)[:, None]
-        sensitive, n = to_sensitive(s, name="s", n_rows=len(f), rows_of="scores"), len(f)
-        w = to_weights(sample_weight, n_rows=n, rows_of="scores")
-    if len(sensitive.names) != 1:
-        raise ValueError(
-            f"'s' must be one column for a curve. Got {len(sensitive.names)}. Draw one curve for each column."
-        )
+        refuse_beside_a_sketch(s=s, sample_weight=sample_weight, groups=groups)
+        return _sketched(scores, level, bandwidth_s, n_points, n_draws, generator)
+    check_aligned(scores=scores, s=s, sample_weight=sample_weight, groups=groups)
+    f = to_vector(scores, name="scores", min_rows=4)[:, None]
+    sensitive = to_sensitive(s, name="s", n_rows=len(f), rows_of="scores")
+    w = to_weights(sample_weight, n_rows=len(f), rows_of="scores")
+    units = to_groups(groups, n_rows=len(f), rows_of="scores")
+    check_groups(units)
+    _refuse_several(sensitive)
     if w is not None:
-        f, sensitive, w = f[w > 0], sensitive[w > 0], w[w > 0] / w.sum()
-        n = len(f)
-    values = sensitive.values.unique()
-    between = line is not None and line.step > 0.0  # rows are shared by two places
-    if smooth is None:
-        many = n >= _LEVEL_ROWS * len(values) and len(values) <= _LEVELS and not between
-        smooth = not (many or sensitive.kinds == ("categorical",))
-    if not smooth and (len(values) > _GROUPS or between):
+        present = w > 0
+        f, sensitive, w = f[present], sensitive[present], w[present] / w.sum()
+        units = None if units is None else units[present]
+    return _of_rows(
+        f, sensitive, row_weights(sensitive, w), units, level, bandwidth_s, n_points, n_draws, generator
+    )
+
+
+def _of_rows(
+    f: Tensor,
+    s: Sensitive,
+    w: Tensor,
+    units: Tensor | None,
+    level: float,
+    bandwidth_s: float | None,
+    n_points: int,
+    n_draws: int,
+    generator: torch.Generator,
+) -> Curve:
+    n = len(f) if units is None else len(units.unique())
+    if bandwidth_s is None:
+        cells = Cells.of(s, w, effective_units(w, units))
+        curve = cell_curve(f, s, cells, w, generator, units)
+        return _band(curve, middles(s.values[:, 0], w, cells.codes(s)), level, n_draws, generator, s.names, n)
+    curve = Smoothed.of(f, gathered(s, w, generator, units), bandwidths_of(s, bandwidth_s, None, None))
+    return _band(curve, n_points, level, n_draws, generator, s.names, n)
+
+
+def _sketched(
+    sketch: HSICSketch,
+    level: float,
+    bandwidth_s: float | None,
+    n_points: int,
+    n_draws: int,
+    generator: torch.Generator,
+) -> Curve:
+    refuse_grouped(sketch, "a curve")
+    line = sketch.line()
+    _refuse_several(line.s)
+    if bandwidth_s is None:
+        cells = cells_of_line(line, sketch.effective_rows)
+        if is_coarse(line, cells):
+            z, s, w = sketch.stored
+            return _of_rows(z, s, w / w.sum(), None, level, None, n_points, n_draws, generator)
+        f, groups = line_groups(line, line.s.kinds, cells)
+        places = middles(line.s.values[:, 0], line.mass, cells.codes(line.s))
+        curve = Smoothed.of(f, groups, [1.0], cells=cells)
+        return _band(curve, places, level, n_draws, generator, line.s.names, sketch.n_rows)
+    f, groups = line_groups(line, line.s.kinds)
+    curve = Smoothed.of(f, groups, bandwidths_of(line.s, bandwidth_s, line.span, None))
+    return _band(curve, n_points, level, n_draws, generator, line.s.names, sketch.n_rows)
+
+
+def _refuse_several(s: Sensitive) -> None:
+    if len(s.names) != 1:
         raise ValueError(
-            f"'smooth' must not be False with more than {_GROUPS:,} distinct values of 's', or more than a "
-            f"sketch keeps apart. Got {'such a sketch' if between else format(len(values), ',')}. "
-            "Leave 'smooth' out, or round 's'."
+            f"'s' must be one column for a curve. Got {len(s.names)}. Draw one curve for each column."
         )
-    # Without smoothing a level is a category: exact match.
-    kinds = sensitive.kinds if smooth else ("categorical",)
-    if line is None:
-        groups = gathered(
-            Sensitive(sensitive.values, sensitive.names, kinds), row_weights(sensitive, w), generator
-        )
-    else:
-        f, groups = line_groups(line, kinds)
-    bandwidths = bandwidths_of(sensitive, bandwidth_s, None if line is None else line.span, None)
-    curve = Smoothed.of(f, groups, bandwidths)
-    if not smooth or len(values) <= min(n_points, _GROUPS):
+
+
+def middles(x: Tensor, w: Tensor, code: Tensor) -> Tensor:
+    """Return the weighted median of x within each cell, in the order of the cells."""
+    order = x.argsort(stable=True)
+    order = order[code[order].argsort(stable=True)]
+    upto = w[order].cumsum(0)
+    ends = torch.bincount(code).cumsum(0)
+    ends = ends[torch.bincount(code) > 0]
+    before = torch.cat((upto.new_zeros(1), upto[ends[:-1] - 1]))
+    halves = before + 0.5 * (upto[ends - 1] - before)
+    return x[order[torch.searchsorted(upto, halves).clamp_max(len(order) - 1)]]
+
+
+def _band(
+    curve: Smoothed,
+    places: Tensor | int,
+    level: float,
+    n_draws: int,
+    generator: torch.Generator,
+    names: tuple[str, ...],
+    n: int,
+) -> Curve:
+    """Return the curve and its band: at all cells, which stand at ``places``, or at so many points."""
+    groups, cells = curve.groups, curve.cells
+    if isinstance(places, Tensor) or len(groups.sizes) <= min(places, GROUPS):
         points, mass = groups.s, curve.mass
     else:
-        points, mass = equal_mass(groups, n_points)
+        points, mass = equal_mass(groups, places)
     process = curve.at(points)
-    se = process.variance.sqrt().clamp_min(1e-300)  # a constant score has no error
-    largest = torch.cat(
-        [(errors[..., 0].abs() / se[:, None]).amax(dim=0) for errors, _ in process.draws(n_draws, generator)]
-    )
-    # A variance of thirty rows is itself uncertain: the same tail of Student's law instead of the normal one.
-    # And it falls with the mean when scores are skewed: not below that of all rows, then.
-    tail = ndtr(-float(largest.quantile(level)))
-    c = -torch.from_numpy(stdtrit(process.rows.clamp_min(_FEW).numpy() - 1.0, tail))
-    se = torch.where(process.rows < _SKEWED, torch.maximum(process.variance, process.common).sqrt(), se)
+    drawn = [process.standardised(errors[..., 0]) for errors, _ in process.draws(n_draws, generator)]
+    reach = process.limits(float(torch.cat(drawn).quantile(level)))
     mean = process.mean[:, 0] + curve.overall
+    mean_low, mean_high = mean - reach, mean + reach
+    low, high = mean_low, mean_high
+    ends: tuple[Tensor, Tensor] | None = None
+    if cells is not None:
+        cell = points[:, 0].long()
+        ends = cells.ends(cell)
+        if cells.narrow and not cells.exact:
+            low, high = _between_neighbours(mean_low, mean_high, cells.single[cell])
     return Curve(
-        points=tuple(points[:, 0].tolist()),
+        points=tuple((places if isinstance(places, Tensor) else points[:, 0]).tolist()),
         mean=tuple(mean.tolist()),
-        low=tuple((mean - c * se).tolist()),
-        high=tuple((mean + c * se).tolist()),
+        low=tuple(low.tolist()),
+        high=tuple(high.tolist()),
         mass=tuple(mass.tolist()),
         overall=float(curve.overall[0]),
         level=level,
         target=curve.target,
-        attributes=sensitive.names,
+        attributes=names,
         n=n,
+        mean_low=tuple(mean_low.tolist()),
+        mean_high=tuple(mean_high.tolist()),
+        start=() if ends is None else tuple(ends[0].tolist()),
+        stop=() if ends is None else tuple(ends[1].tolist()),
     )
 
 
-def line_groups(line: Line, kinds: tuple[Kind, ...]) -> tuple[Tensor, Groups]:
-    """Return scores and groups that have the moments of a sketch: two rows at each place, for all there.
-
-    They lie one deviation below and above the mean. Within a place the weights are taken as unrelated to the
-    scores.
-    """
-    if line.mean is None or line.variance is None:
-        raise ValueError("'z' must be a sketch of one column of scores here. Got several. Sketch a score.")
-    K, reach = len(line.mass), line.variance.sqrt()
-    scores = torch.stack((line.mean - reach, line.mean + reach), dim=1).flatten()
-    w = (line.squared_mass / line.mass).repeat_interleave(2)
-    counts = (0.5 * line.mass.square() / line.squared_mass).repeat_interleave(2)
-    widths = torch.full((K,), line.step, dtype=torch.float64) if line.step else None
-    rows = torch.arange(2 * K)
-    return scores[:, None], Groups(line.s.values, kinds, rows, [2] * K, w, widths, 1.0, counts)
+def _between_neighbours(low: Tensor, high: Tensor, single: Tensor) -> tuple[Tensor, Tensor]:
+    """Return limits of a curve that is monotone over a range and its neighbours; not of single values."""
+    lows, highs = (x.clone() for x in (low, high))
+    lows[1:-1] = torch.stack((low[:-2], low[1:-1], low[2:])).amin(dim=0)
+    highs[1:-1] = torch.stack((high[:-2], high[1:-1], high[2:])).amax(dim=0)
+    return torch.where(single, low, lows), torch.where(single, high, highs)
 
 
 def gdp_from_band(curve: Curve) -> tuple[float, float]:
@@ -217,237 +271,6 @@ def gdp_from_band(curve: Curve) -> tuple[float, float]:
     return low, high
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Rows gathered by s: what the smoothing needs of them."""
-
-    s: Tensor  # (M, q)
-    kinds: tuple[Kind, ...]
-    rows: Tensor  # (m,), sorted by group
-    sizes: list[int]  # of the M groups
-    w: Tensor  # (m,), in the order of rows
-    widths: Tensor | None  # (M,), of bins; None when each group is one value of s
-    scale: float  # sqrt(m / n) when m of n rows were drawn
-    counts: Tensor | None = None  # (m,), how many equal rows each one stands for; None: one
-
-    def sums(self, x: Tensor) -> Tensor:
-        """Return the sums of x ``(m, ...)``, in the order of rows, over each group."""
-        group = torch.repeat_interleave(torch.tensor(self.sizes))
-        if self.counts is not None:
-            x = x * self.counts.reshape(-1, *(1,) * (x.ndim - 1))
-        return x.new_zeros((len(self.sizes), *x.shape[1:])).index_add(0, group, x)
-
-    @property
-    def shares(self) -> Tensor:
-        """The weight of all rows that each one stands for, shape ``(m,)``."""
-        return self.w if self.counts is None else self.counts * self.w
-
-
-def gathered(s: Sensitive, w: Tensor, generator: torch.Generator) -> Groups:
-    """Gather rows on the levels of s, or on bins of equal size along one continuous column.
-
-    With several columns and too many levels, rows are drawn: the error process has the same law up to the
-    root of the number of rows.
-    """
-    if len(s.names) == 1:  # ten times as quick as rows
-        values, group = s.values[:, 0].unique(return_inverse=True)
-        values = values[:, None]
-    else:
-        values, group = s.values.unique(dim=0, return_inverse=True)
-    if len(values) <= _GROUPS:
-        order = group.argsort(stable=True)
-        return Groups(values, s.kinds, order, torch.bincount(group).tolist(), w[order], None, 1.0)
-    if s.kinds == ("continuous",):
-        order = s.values[:, 0].argsort(stable=True)
-        parts = torch.tensor_split(s.values[order], _GROUPS)
-        sizes = [len(part) for part in parts]
-        centres = torch.stack([part.mean(dim=0) for part in parts])
-        widths = torch.stack([part[-1, 0] - part[0, 0] for part in parts])
-        return Groups(centres, s.kinds, order, sizes, w[order], widths, 1.0)
-    drawn = torch.randperm(len(s), generator=generator)[:_GROUPS]
-    part = w[drawn] / w[drawn].sum()
-    return Groups(s.values[drawn], s.kinds, drawn, [1] * _GROUPS, part, None, (_GROUPS / len(s)) ** 0.5)
-
-
-def equal_mass(groups: Groups, n_points: int) -> tuple[Tensor, Tensor]:
-    """Return groups that stand for equal shares of the rows along the first column, and those shares."""
-    order = groups.s[:, 0].argsort(stable=True)
-    upto = groups.sums(groups.w)[order].cumsum(0)
-    middles = (torch.arange(n_points, dtype=upto.dtype) + 0.5) / n_points
-    places = torch.searchsorted(upto, middles).clamp_max(len(order) - 1)
-    places, counts = places.unique(return_counts=True)  # a heavy group stands for several shares
-    return groups.s[order[places]], counts.to(upto) / n_points
-
-
-@dataclass(frozen=True, eq=False)
-class Smoothed:
-    """A curve of features along s, with what its error needs."""
-
-    groups: Groups
-    f: Tensor  # (m, r), centred, in the order of groups.rows
-    missing: Tensor  # (m,), what the features leave out of the squared norm of a row
-    overall: Tensor  # (r,), the mean that was taken off
-    bandwidths: Sequence[float]
-    mass: Tensor  # (M,)
-    sums: Tensor  # (M, r), of w f
-    gaps: Tensor  # (M, r), the curve at the groups, less the overall mean
-    smoother: Tensor  # (M, M), the curve at the groups from their sums
-    pooled: float  # the variance of f around the curve, all rows together
-    single: float  # the share of rows at points with fewer than two rows behind them
-    levels: bool  # whether the smoothing does not reach from one level of s to the next
-
-    @classmethod
-    def of(
-        cls, features: Tensor, groups: Groups, bandwidths: Sequence[float], missing: Tensor | None = None
-    ) -> Smoothed:
-        """Gather features ``(n, r)`` on the groups."""
-        f, w = features[groups.rows], groups.w
-        overall = groups.shares @ f
-        f = f - overall
-        left = f.new_zeros(len(f)) if missing is None else missing[groups.rows]
-        mass, sums, squares = groups.sums(w), groups.sums(w[:, None] * f), groups.sums(w * w)
-        weights = smoothing_weights(log_kernel(groups.s, groups.s, groups.kinds, bandwidths), mass)
-        P = weights / mass
-        gaps = P @ sums
-        behind = P.square() @ squares  # sum_j W_ij^2: one over the number of rows behind a point
-        several = (behind < 0.75) & _narrow(groups, bandwidths)
-        share = float(mass[several].sum())
-        if share < 0.5:
-            raise ValueError(
-                "'s' must have at least two rows behind most points of the curve, or no variance can be "
-                f"estimated. Got {share:.0%} of the rows at such points. Take a larger 'bandwidth_s'."
-            )
-        # Row i around the curve has the variance of f times 1 - 2 W_ii + sum_j W_ij^2.
-        shrunk = 1.0 - 2.0 * P.diagonal() * squares / mass + behind
-        around = groups.sums(w * (f.square().sum(dim=1) + left)) - 2.0 * (gaps * sums).sum(dim=1)
-        around = (around + mass * gaps.square().sum(dim=1)).clamp_min(0.0) / shrunk.clamp_min(0.25)
-        alone = groups.widths is None and bool((weights.diagonal() >= 1.0 - 1e-6).all())
-        return cls(
-            groups,
-            f,
-            left,
-            overall,
-            bandwidths,
-            mass,
-            sums,
-            gaps,
-            P,
-            float(around[several].sum()) / share,
-            1.0 - share,
-            alone,
-        )
-
-    @property
-    def target(self) -> str:
-        """What the curve estimates."""
-        if self.levels:
-            return "the true curve, level by level"
-        columns = zip(self.bandwidths, self.groups.kinds, strict=True)
-        widths = " and ".join(f"{h:.3g}" for h, kind in columns if kind == "continuous")
-        return f"the curve smoothed along s with bandwidth {widths}, not the true one"
-
-    def notes(self) -> tuple[str, ...]:
-        """Return what a reader must know about the variance."""
-        if self.single < 1e-9:
-            return ()
-        return (
-            f"{self.single:.1%} of the rows stand alone at their value of s: their variance is that of all.",
-        )
-
-    def points(self) -> tuple[Tensor, Tensor]:
-        """Return where the error is evaluated for a mean over s, and the mass of each point."""
-        few = len(self.groups.sizes) <= (2 * _POINTS if self.levels else _POINTS)
-        return (self.groups.s, self.mass) if few else equal_mass(self.groups, _POINTS)
-
-    def at(self, points: Tensor) -> Process:
-        """Return the curve at some points, and the process of its error there."""
-        w = self.groups.w
-        weights = smoothing_weights(
-            log_kernel(points, self.groups.s, self.groups.kinds, self.bandwidths), self.mass
-        )
-        P = weights / self.mass  # W_ai = P_ag w_i for the rows i of group g
-        mean = P @ self.sums
-        square = P.square()
-        second = (w * w)[:, None]
-        norms = (self.f.square().sum(dim=1) + self.missing)[:, None]
-        behind = square @ self.groups.sums(second)
-        own = square @ self.groups.sums(second * norms)
-        own = own - 2.0 * ((square @ self.groups.sums(second * self.f)) * mean).sum(dim=1, keepdim=True)
-        own = (own + mean.square().sum(dim=1, keepdim=True) * behind).clamp_min(0.0)
-        # Squared deviations from a mean that the same rows made are too small by 1 - sum W^2 (1 - 1/n at a
-        # level).
-        stretch = (1.0 - behind).clamp_min(0.5).rsqrt()
-        own = own * stretch.square()
-        # Rows behind the variance, whose weights are the squares: fewer than behind the mean.
-        rows = behind.square() / (square.square() @ self.groups.sums(second.square()))
-        lacking = (self.pooled * behind - own).clamp_min(0.0) * (rows < _FEW)
-        return Process(
-            curve=self,
-            P=P,
-            mean=mean,
-            stretch=stretch[:, 0],
-            variance=(own + lacking)[:, 0],
-            rows=rows[:, 0],
-            common=self.pooled * behind[:, 0],
-            lacking=lacking[:, 0],
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Process:
-    """The error of a curve at some points, as a Gaussian multiplier process."""
-
-    curve: Smoothed
-    P: Tensor  # (a, M)
-    mean: Tensor  # (a, r), the curve less its overall mean
-    stretch: Tensor  # (a,)
-    variance: Tensor  # (a,), of the error, summed over features
-    rows: Tensor  # (a,), (sum_i W_ai^2)^2 / sum_i W_ai^4: how many rows stand behind its variance
-    common: Tensor  # (a,), what it would be with the variance of all rows around the curve
-    lacking: Tensor  # (a,), the part of it that the rows behind the point do not show themselves
-
-    def draws(
-        self, n_draws: int, generator: torch.Generator, *, gap: bool = False
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield e* ``(a, b, r)`` and the multipliers summed over groups, sum_i w_i xi_i ``(M, b)``.
-
-        With ``gap`` the error of the overall mean is taken off: e* is then that of m(a) - mean.
-        """
-        groups, f = self.curve.groups, self.curve.f
-        m, r = f.shape
-        M, a = len(groups.sizes), len(self.P)
-        X = groups.w[:, None] * torch.cat((torch.ones_like(f[:, :1]), f), dim=1)  # (m, 1 + r)
-        if groups.counts is not None:
-            X = groups.counts.sqrt()[:, None] * X  # as the sum of so many multipliers
-        # sum_i xi_i X_i over the rows of a group is normal with covariance sum_i X_i X_i': many rows need no
-        # multipliers of their own.
-        gathered = m > M * (1 + r)
-        parts = X.split(groups.sizes)
-        root_of_group = _roots(torch.stack([rows.mT @ rows for rows in parts])) if gathered else None
-        root = _root_of_covariance(groups, f) if bool((self.lacking > 0).any()) else None
-        block = max(1, min(n_draws, _BLOCK // max(0 if gathered else m, (M + a) * (1 + r))))
-        for start in range(0, n_draws, block):
-            b = min(block, n_draws - start)
-            if root_of_group is not None:
-                xi = torch.randn((M, b, 1 + r), generator=generator, dtype=torch.float64)
-                sums = xi @ root_of_group  # (M, b, 1 + r)
-            else:
-                xi = torch.randn((m, b), generator=generator, dtype=torch.float64)
-                if m == M:
-                    sums = xi[:, :, None] * X[:, None, :]
-                else:
-                    pairs = zip(xi.split(groups.sizes), parts, strict=True)
-                    sums = torch.stack([multipliers.mT @ rows for multipliers, rows in pairs])
-            smooth = (self.P @ sums.reshape(M, -1)).reshape(a, b, 1 + r)
-            errors = (smooth[..., 1:] - smooth[..., :1] * self.mean[:, None, :]) * self.stretch[:, None, None]
-            if root is not None:
-                fresh = torch.randn((a, b, r), generator=generator, dtype=torch.float64) @ root
-                errors += self.lacking.sqrt()[:, None, None] * fresh
-            if gap:
-                errors -= sums[..., 1:].sum(dim=0)
-            yield errors, sums[..., 0]
-
-
 def check_level(level: float) -> None:
     """Refuse a confidence that is none."""
     if not 0.0 < level < 1.0:
@@ -460,20 +283,11 @@ def check_draws(n_draws: int) -> None:
         raise ValueError(f"'n_draws' must be at least 19. Got {n_draws}. Take 999.")
 
 
-def _narrow(groups: Groups, bandwidths: Sequence[float]) -> Tensor:
-    """Return which groups are narrow against the bandwidth, so that their rows share smoothing weights."""
-    if groups.widths is None:
-        return torch.ones(len(groups.sizes), dtype=torch.bool)
-    return groups.widths <= bandwidths[0]
-
-
-def _root_of_covariance(groups: Groups, f: Tensor) -> Tensor:
-    """Return R ``(r, r)`` with R'R the covariance of the features, scaled to trace one."""
-    covariance = (f * groups.shares[:, None]).mT @ f
-    return _roots(covariance / covariance.trace().clamp_min(1e-300))
-
-
-def _roots(covariance: Tensor) -> Tensor:
-    """Return R ``(..., r, r)`` with R'R the covariance."""
-    values, vectors = torch.linalg.eigh(covariance)
-    return values.clamp_min(0.0).sqrt()[..., None] * vectors.mT
+def check_groups(groups: Tensor | None) -> None:
+    """Raise ValueError if there are fewer than 20 groups."""
+    count = MIN_GROUPS if groups is None else int(groups.max()) + 1
+    if count < MIN_GROUPS:
+        raise ValueError(
+            f"'groups' must be at least {MIN_GROUPS}, which are then the independent units. Got {count}. "
+            "Pass more groups; independence_test takes fewer."
+        )

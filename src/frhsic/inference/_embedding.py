@@ -9,6 +9,13 @@ n it is normal, with or without independence, and
 where lambda_k are the eigenvalues of n sum_i w_i^2 (a_i - C^) (x) (a_i - C^): the law, given the rows, of the
 Gaussian multiplier bootstrap | sum_i w_i xi_i (a_i - C^) |. The naive bootstrap of rows fails at
 independence.
+
+Where rows come in groups that may depend inside, the sums A_g = sum_{i in g} w_i (a_i - C^) take the place
+of the rows: lambda_k are the eigenvalues of n sum_g A_g (x) A_g, and what is debiased takes off all pairs of
+rows of one group. With W the sum over these pairs of w_i w_j K~_ij L~_ij and q = sum_g share_g^2, HSIC_b has
+the mean W / (1 - q) at independence, and W holds q |C|^2 elsewhere, so the debiased form is
+
+    (HSIC_b - W / (1 - q)) (1 - q) / (1 - 2 q).
 """
 
 from __future__ import annotations
@@ -25,6 +32,7 @@ from frhsic.dependence._centering import centred_by
 from frhsic.dependence._features import Rows, pair_rows
 from frhsic.dependence._lowrank import blocks, complete_map, feature_map
 from frhsic.dependence.dcov import centred_diagonal, centred_products, sortable
+from frhsic.inference._permutation import size_classes
 from frhsic.kernels import Kernel
 
 # Features are used above the first number of rows, up to so many of them if they are to be all; pairs of rows
@@ -33,6 +41,8 @@ _WHOLE, _MOST_ROWS, _WIDEST = 400, 5_000, 128
 # For eigenvalues: so many principal directions of each side, their products on so many pairs of them, from so
 # many rows. The rest of the trace enters by its mean.
 _FEATURES, _PAIRS, _EIGEN_ROWS = 64, 256, 20_000
+# Pairs of rows of one group that are looked at together.
+_PAIRS_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +59,8 @@ class Embedding:
     rest: float  # the part of their sum that they leave out
     spectra: tuple[Tensor, Tensor]  # eigenvalues of sum_i w_i^2 phi_i (x) phi_i / sum_i w_i^2 for each side
     notes: tuple[str, ...]
+    groups: Tensor | None = None  # (n,), codes 0, ..., G - 1
+    within: tuple[float, float, float] | None = None  # W of (z, s), (z, z) and (s, s)
 
     def __len__(self) -> int:
         return len(self.zs)
@@ -57,6 +69,11 @@ class Embedding:
     def rows(self) -> float:
         """The number of equally weighted rows that would be as precise, 1 / sum_i w_i^2."""
         return 1.0 / float(self.w.square().sum())
+
+    @property
+    def units(self) -> int:
+        """The number of independent units: groups, or rows."""
+        return len(self) if self.groups is None else int(self.groups.max()) + 1
 
     @property
     def length(self) -> float:
@@ -69,11 +86,18 @@ class Embedding:
 
     def unbiased(self) -> tuple[float, float, float]:
         """Return the debiased forms of HSIC(Z, S), HSIC(Z, Z) and HSIC(S, S): U-statistics if w are equal."""
-        return self._each.debiased(self.w)
+        if self.groups is None or self.within is None:
+            return self._each.debiased(self.w)
+        share = _group_sums(self.w, self.groups).square().sum().item()
+        zs, zz, ss = (
+            (float(self.w @ each) * (1.0 - share) - inside) / (1.0 - 2.0 * share)
+            for each, inside in zip((self.zs, self.zz, self.ss), self.within, strict=True)
+        )
+        return zs, zz, ss
 
     def size(self, normalized: bool) -> float:
         """Return what HSIC is divided by: the root of HSIC(Z, Z) HSIC(S, S), or one."""
-        return self._each.size(self.w, normalized)
+        return self._each.size(self.w, normalized, self.unbiased())
 
     def standard_error(self, normalized: bool) -> float:
         """Return the first-order standard error of the debiased form.
@@ -82,8 +106,9 @@ class Embedding:
         what is left here is noise of variance (4/n) E[k~^2] E[l~^2]: over n, twice the variance of the
         degenerate U-statistic. So it is never too small there.
         """
-        influence, n = self._each.influence(self.w, normalized), len(self)
-        return math.sqrt(float((self.w * influence).square().sum()) * n / (n - 1))
+        terms, n = self.w * self._each.influence(self.w, normalized, self.unbiased()), self.units
+        terms = terms if self.groups is None else _group_sums(terms, self.groups)
+        return math.sqrt(float(terms.square().sum()) * n / (n - 1))
 
     def errors(self, n_draws: int, generator: torch.Generator) -> Tensor:
         """Return draws of |C^ - C|, shape ``(n_draws,)``."""
@@ -91,7 +116,14 @@ class Embedding:
         return ((chi @ self.eigenvalues + self.rest) / len(self)).sqrt()
 
     def by_chance(self, n_draws: int, generator: torch.Generator) -> Tensor:
-        """Return draws of the debiased form under random pairings, in their limit, shape ``(n_draws,)``."""
+        """Return draws of the debiased form under random pairings, in their limit, shape ``(n_draws,)``.
+
+        Of groups draws of |C^ - C|^2 less its mean, which are those of independent groups.
+        """
+        if self.groups is not None:
+            return self.errors(n_draws, generator).square() - (
+                float(self.eigenvalues.sum()) + self.rest
+            ) / len(self)
         return by_chance(*self.spectra, n_draws, generator) / self.rows
 
 
@@ -109,13 +141,18 @@ def as_hsic(measure: HSIC | DistanceCovariance, s: Sensitive) -> HSIC:
 
 
 def embedding(
-    z: Tensor, s: Sensitive, measure: HSIC, generator: torch.Generator, w: Tensor | None = None
+    z: Tensor,
+    s: Sensitive,
+    measure: HSIC,
+    generator: torch.Generator,
+    w: Tensor | None = None,
+    groups: Tensor | None = None,
 ) -> Embedding:
     """Return the embedding under the kernels of a measure, bound on these rows.
 
     In time linear in n where the kernels have few features (scores are one column), in n log n for distance
     covariance of one column, and else from all pairs of a random subsample of 5,000 rows, which the notes
-    say. Weights w are positive and sum to one.
+    say. Weights w are positive and sum to one. Groups are codes 0, ..., G - 1 of rows that may depend.
     """
     if measure.reference != "product":
         raise ValueError(
@@ -127,32 +164,77 @@ def embedding(
     w = z.new_full((n,), 1.0 / n) if w is None else w
     notes: tuple[str, ...] = ()
     if n <= _WHOLE:
-        return _whole(kernels, (z, x), w)
+        return _whole(kernels, (z, x), w, groups)
     rows = _from_features(kernels, (z, x), w) or _from_sorting(kernels, (z, x), w)
     if rows is None:
         if n > _MOST_ROWS:
-            drawn = torch.randperm(n, generator=generator)[:_MOST_ROWS]
+            drawn = _some_rows(n, groups, _MOST_ROWS, generator)
             z, x, w = z[drawn], x[drawn], w[drawn] / w[drawn].sum()
-            notes = (f"A random subsample of {_MOST_ROWS:,} of {n:,} rows was used.",)
+            groups = None if groups is None else groups[drawn].unique(return_inverse=True)[1]
+            notes = (f"A random subsample of {len(drawn):,} of {n:,} rows was used.",)
         rows = pair_rows(kernels, (z, x), w)
-    values, rest, spectra = _spectrum(rows, kernels, (z, x), w, generator)
-    return Embedding(w, *rows, values, rest, spectra, notes)
+    within = None if groups is None else _within(rows, kernels, (z, x), w, groups)
+    values, rest, spectra = _spectrum(rows, kernels, (z, x), w, generator, groups, within)
+    return Embedding(w, *rows, values, rest, spectra, notes, groups, within)
 
 
 Kernels = tuple[Kernel, Kernel]
 Pair = tuple[Tensor, Tensor]
 
 
-def _whole(kernels: Kernels, pair: Pair, w: Tensor) -> Embedding:
+def _group_sums(x: Tensor, groups: Tensor) -> Tensor:
+    """Return the sums of rows over groups, shape ``(G, ...)``."""
+    return x.new_zeros((int(groups.max()) + 1, *x.shape[1:])).index_add_(0, groups, x)
+
+
+def _some_rows(n: int, groups: Tensor | None, most: int, generator: torch.Generator) -> Tensor:
+    """Return random rows, at most so many, of whole groups."""
+    if groups is None:
+        return torch.randperm(n, generator=generator)[:most]
+    sizes = groups.bincount()
+    order = torch.randperm(len(sizes), generator=generator)
+    taken = order[: max(2, int((sizes[order].cumsum(0) <= most).sum()))]
+    return torch.isin(groups, taken).nonzero()[:, 0]
+
+
+def _within(
+    rows: Rows, kernels: Kernels, pair: Pair, w: Tensor, groups: Tensor
+) -> tuple[float, float, float]:
+    """Return the sums over pairs of rows of one group of w_i w_j K~_ij L~_ij, of K~^2 and of L~^2."""
+    means = []  # sum_j w_j k_ij less half of its mean, from the centred diagonal
+    for kernel, x, centred in zip(kernels, pair, (rows.diagonal_z, rows.diagonal_s), strict=True):
+        diagonal = kernel.diagonal(x)
+        overall = w @ (diagonal - centred)
+        means.append(0.5 * (diagonal + overall - centred) - 0.5 * overall)
+    total = [0.0, 0.0, 0.0]
+    for members in size_classes(groups):
+        step = max(1, _PAIRS_AT_ONCE // members.shape[1] ** 2)
+        for part in members.split(step):  # (groups, m)
+            K, L = (
+                kernel.gram(x[part], x[part]) - mean[part][:, :, None] - mean[part][:, None, :]
+                for kernel, x, mean in zip(kernels, pair, means, strict=True)
+            )
+            u = w[part][:, :, None] * w[part][:, None, :]
+            for k, (A, B) in enumerate(((K, L), (K, K), (L, L))):
+                total[k] += float((u * A * B).sum())
+    return total[0], total[1], total[2]
+
+
+def _whole(kernels: Kernels, pair: Pair, w: Tensor, groups: Tensor | None) -> Embedding:
     K, L = (centred_by(k.gram(x, x), w) for k, x in zip(kernels, pair, strict=True))
     n, product = len(w), K * L
     rows = Rows(product @ w, (K * K) @ w, (L * L) @ w, K.diagonal(), L.diagonal())
     # <a_i - C^, a_j - C^> = (K L)_ij - zs_i - zs_j + |C^|^2, and so on the weights that scale the rows.
     errors = product - rows[0][:, None] - rows[0] + w @ rows[0]
-    values = torch.linalg.eigvalsh(n * w[:, None] * errors * w).clamp_min(0.0).flip(0)
+    errors, within = w[:, None] * errors * w, None
+    if groups is not None:
+        errors = _group_sums(_group_sums(errors, groups).mT, groups)
+        same = torch.outer(w, w) * (groups[:, None] == groups)
+        within = (float((same * product).sum()), float((same * K * K).sum()), float((same * L * L).sum()))
+    values = torch.linalg.eigvalsh(n * errors).clamp_min(0.0).flip(0)
     root = w / w.square().sum().sqrt()
     z, s = (torch.linalg.eigvalsh(root[:, None] * M * root).clamp_min(0.0) for M in (K, L))
-    return Embedding(w, *rows, values, 0.0, (z, s), ())
+    return Embedding(w, *rows, values, 0.0, (z, s), (), groups, within)
 
 
 def _from_features(kernels: Kernels, pair: Pair, w: Tensor) -> Rows | None:
@@ -200,7 +282,13 @@ def _from_sorting(kernels: Kernels, pair: Pair, w: Tensor) -> Rows | None:
 
 
 def _spectrum(
-    rows: Rows, kernels: Kernels, pair: Pair, w: Tensor, generator: torch.Generator
+    rows: Rows,
+    kernels: Kernels,
+    pair: Pair,
+    w: Tensor,
+    generator: torch.Generator,
+    groups: Tensor | None,
+    within: tuple[float, float, float] | None,
 ) -> tuple[Tensor, float, tuple[Tensor, Tensor]]:
     """Return the eigenvalues of an embedding, what they leave out of the trace, and those of each side.
 
@@ -210,8 +298,15 @@ def _spectrum(
     zs, _, _, diagonal_z, diagonal_s = rows
     terms = w.square() * (diagonal_z * diagonal_s - 2.0 * zs + w @ zs)
     total = len(w) * float(terms.sum())
+    together = total
+    if groups is not None and within is not None:
+        share, product = _group_sums(w, groups), _group_sums(w * zs, groups)
+        together = len(w) * (
+            within[0] - 2.0 * float(share @ product) + float(share.square().sum() * (w @ zs))
+        )
     if len(w) > _EIGEN_ROWS:
-        some = torch.randperm(len(w), generator=generator)[:_EIGEN_ROWS]
+        some = _some_rows(len(w), groups, _EIGEN_ROWS, generator)
+        groups = None if groups is None else groups[some].unique(return_inverse=True)[1]
         pair, terms, w = (
             (pair[0][some], pair[1][some]),
             terms[some] / w[some].sum() ** 2,
@@ -227,12 +322,18 @@ def _spectrum(
     a, b = kept // F.shape[1], kept % F.shape[1]
     mean = ((w[:, None] * G).mT @ F).flatten()[kept]
     second = G.new_zeros((len(kept), len(kept)))
+    sums = G.new_zeros((0 if groups is None else int(groups.max()) + 1, len(kept)))
     for part in blocks(len(w)):
         errors = w[part, None] * (G[part][:, a] * F[part][:, b] - mean)
-        second.addmm_(errors.mT, errors)
+        if groups is None:
+            second.addmm_(errors.mT, errors)
+        else:
+            sums.index_add_(0, groups[part], errors)
+    if groups is not None:
+        second.addmm_(sums.mT, sums)
     values = scale * len(w) * torch.linalg.eigvalsh(second).clamp_min(0.0).flip(0)
     z, s = (values_of / w.square().sum() for values_of in spectra)
-    return values, max(0.0, total - float(values.sum())), (z, s)
+    return values, max(0.0, together - float(values.sum())), (z, s)
 
 
 def principal(F: Tensor, w: Tensor | None = None) -> Tensor:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
-from scipy.special import ndtr
+from scipy.special import ndtr, stdtr
 from torch import Tensor
 
-from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive
+from frhsic.data import Sensitive, check_aligned, to_generator, to_groups, to_matrix, to_sensitive
 from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance
-from frhsic.inference._curve import check_level
+from frhsic.inference._curve import check_groups, check_level
 from frhsic.inference._embedding import as_hsic, embedding
-from frhsic.inference._intervals import gdp_errors, kernel_words, root_of
+from frhsic.inference._intervals import (
+    gdp_curve,
+    gdp_tails,
+    group_notes,
+    kernel_words,
+    root_of,
+)
 from frhsic.inference._results import EquivalenceResult
 
 
@@ -25,6 +32,7 @@ def equivalence_test(
     level: float = 0.95,
     n_draws: int = 9_999,
     random_state: object = None,
+    groups: object = None,
 ) -> EquivalenceResult:
     """Test whether the dependence of z on s is *below* a tolerance; the null hypothesis is that it is not.
 
@@ -44,6 +52,9 @@ def equivalence_test(
         The confidence of ``upper``.
     n_draws : int, default=9999
     random_state : int, generator or None
+    groups : array of labels of shape (n,) or None, default=None
+        Rows of one group (a person, a household) may depend on one another; groups are independent, and ``n``
+        is then their number.
 
     Returns
     -------
@@ -60,11 +71,12 @@ def equivalence_test(
     x_k standard normal, |C|^2 = tolerance x sqrt(HSIC(Z, Z) HSIC(S, S)), and never less than the p-value of
     the normal law of the unbiased form, which also holds the error of the normaliser. The same law at every
     distance from independence: no test of it comes first. An HSIC_b below what independence gives on average
-    counts as that average, so that no lucky draw shows a tolerance for which the rows are too few.
+    counts as that average, so that no lucky draw shows a tolerance for which the rows are too few. Where |C|
+    is larger than |C^|, lambda_1 is taken times |C| / |C^|: of a dependence that sits in a small group, the
+    sample that has few rows of it shows a small |C^| and a small variance at once.
 
-    *GDP.* The error of GDP is at most the mean over s of the error of the curve, plus that of the mean; p is
-    the share of draws of the Gaussian multiplier process in which this exceeds tolerance - GDP. The target is
-    the smoothed curve unless the bandwidth does not reach from one level of s to the next.
+    *GDP.* p is the smallest alpha at which the upper confidence limit of GDP, as in
+    :func:`confidence_interval`, is below the tolerance. ``target`` says for which curves it holds.
 
     Examples
     --------
@@ -82,13 +94,16 @@ def equivalence_test(
         )
     if n_draws < 99:
         raise ValueError(f"'n_draws' must be at least 99. Got {n_draws}. Leave it out for 9,999.")
+    check_aligned(z=z, s=s, groups=groups)
     x = to_matrix(z, name="z", min_rows=8)
     sensitive = to_sensitive(s, name="s", n_rows=len(x), rows_of="z", min_rows=8)
+    codes = to_groups(groups, n_rows=len(x), rows_of="z")
+    check_groups(codes)
     generator = to_generator(random_state)
     if isinstance(measure, GDP):
-        return _gdp(x, sensitive, measure, tolerance, level, n_draws, generator)
+        return _gdp(x, sensitive, measure, tolerance, level, n_draws, generator, codes)
     if isinstance(measure, HSIC | DistanceCovariance):
-        return _kernel(x, sensitive, measure, tolerance, level, n_draws, generator)
+        return _kernel(x, sensitive, measure, tolerance, level, n_draws, generator, codes)
     raise TypeError(
         "'dependence' must be HSIC, DistanceCovariance or GDP. "
         f"Got {type(measure).__name__}. Leave it out for normalised HSIC."
@@ -103,9 +118,10 @@ def _kernel(
     level: float,
     n_draws: int,
     generator: torch.Generator,
+    groups: Tensor | None,
 ) -> EquivalenceResult:
     hsic = as_hsic(measure, s)
-    found = embedding(z, s, hsic, generator)
+    found = embedding(z, s, hsic, generator, groups=groups)
     n, size, se = len(found), found.size(hsic.normalized), found.standard_error(hsic.normalized)
     estimate = found.unbiased()[0] / size
     # Less than independence gives on average is luck, and luck must not show a tolerance that n cannot.
@@ -117,9 +133,16 @@ def _kernel(
 
     def pvalue(value: float) -> float:
         """Return p for a tolerance on the scale of the squared form."""
-        draws = (math.sqrt(value * size) + along).square() + across
+        length = math.sqrt(value * size)
+        # Of a dependence in a small group, |C^| and the variance of |C^| both grow with the rows that happen
+        # to be in it, as count and variance of a Poisson law do: the variance is that at the tolerance.
+        wide = math.sqrt(max(1.0, length / math.sqrt(observed)))
+        draws = (length + wide * along).square() + across
         worst = (1.0 + float((draws <= observed).sum())) / (n_draws + 1.0)
-        return max(worst, float(ndtr((max(estimate, 0.0) - value) / se)) if se > 0 else 0.0)
+        if se <= 0:
+            return worst
+        distance = (max(estimate, 0.0) - value) / se
+        return max(worst, float(ndtr(distance) if groups is None else stdtr(found.units - 1, distance)))
 
     low, high = 0.0, 1.0
     while pvalue(high) > 1.0 - level:
@@ -137,8 +160,8 @@ def _kernel(
         target="the population's value under these kernels, as fixed on this sample",
         method="normal law of the embedding, in its worst direction",
         attributes=s.names,
-        n=n,
-        notes=found.notes,
+        n=found.units,
+        notes=(*found.notes, *group_notes(found)),
     )
 
 
@@ -150,19 +173,33 @@ def _gdp(
     level: float,
     n_draws: int,
     generator: torch.Generator,
+    units: Tensor | None = None,
 ) -> EquivalenceResult:
-    curve, errors = gdp_errors(z, s, measure, n_draws, generator)
-    estimate = float(measure(z, s))
+    measure, curve = gdp_curve(z, s, measure, generator, None, units)
+    _, upper = gdp_tails(curve, n_draws, generator)
     return EquivalenceResult(
-        estimate=estimate,
+        estimate=float(measure(z, s)),
         tolerance=tolerance,
-        pvalue=(1.0 + float((errors >= tolerance - estimate).sum())) / (n_draws + 1.0),
-        upper=estimate + float(errors.quantile(level)),
+        pvalue=_smallest_tail(upper, tolerance, n_draws),
+        upper=upper(1.0 - level),
         level=level,
         measure="GDP",
-        target=f"the GDP of {curve.target}",
+        target=curve.target_of_gdp,
         method="Gaussian multiplier process of the curve",
         attributes=s.names,
-        n=len(z),
+        n=len(z) if units is None else len(units.unique()),
         notes=curve.notes(),
     )
+
+
+def _smallest_tail(upper: Callable[[float], float], tolerance: float, n_draws: int) -> float:
+    """Return the smallest tail at which the upper limit is below the tolerance: the p-value."""
+    low, high = 1.0 / (n_draws + 1.0), 1.0 - 1.0 / (n_draws + 1.0)
+    if upper(high) >= tolerance:
+        return 1.0
+    if upper(low) < tolerance:
+        return low
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if upper(middle) < tolerance else (middle, high)
+    return high

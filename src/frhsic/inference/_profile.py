@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from frhsic.data import to_generator, to_matrix, to_sensitive, to_weights
+from frhsic.data import check_aligned, to_generator, to_groups, to_matrix, to_sensitive, to_weights
+from frhsic.dependence._cells import Cells
 from frhsic.dependence._lowrank import FeatureMap, blocks, feature_map
 from frhsic.dependence._smoothing import (
     bandwidths_of,
@@ -16,13 +17,16 @@ from frhsic.dependence._smoothing import (
     row_weights,
     smoothing_weights,
 )
-from frhsic.inference._curve import Groups, check_draws, check_level, equal_mass, gathered
+from frhsic.inference._curve import check_draws, check_groups, check_level, middles
 from frhsic.inference._permutation import random_orders
+from frhsic.inference._process import Groups, effective_units, equal_mass, gathered
 from frhsic.inference._results import Profile
 from frhsic.kernels import Gaussian
 
 # Features of z, and the rows up to which they are permuted; above, the limit of that law is drawn.
 _FEATURES, _PERMUTED_ROWS = 64, 5_000
+# With groups of rows, whole groups of about so many rows are drawn from more.
+_UNIT_ROWS = 20_000
 
 
 def localized_profile(
@@ -30,11 +34,12 @@ def localized_profile(
     s: object,
     *,
     level: float = 0.95,
-    bandwidth_s: float = 0.1,
+    bandwidth_s: float | None = None,
     n_points: int = 50,
     n_permutations: int = 199,
     random_state: object = None,
     sample_weight: object = None,
+    groups: object = None,
 ) -> Profile:
     """Return where along one column of s the law of z differs from its law overall.
 
@@ -43,8 +48,10 @@ def localized_profile(
 
         | sum_i w_i kappa(s_i, s_0) phi(z_i) / sum_i w_i kappa(s_i, s_0) - sum_i w_i phi(z_i) |.
 
-    Times the mean of kappa(S, s_0) it is the left side of the paper's corollary "Localized conditional-MMD
-    control by HSIC", so its square is at most HSIC(Z, S) under the same two kernels.
+    The window is the cell of s_0 as in :func:`conditional_curve`: its value where s has few values for its
+    rows, else one of about 2 n^(1/3) ranges of equally many rows. With a Gaussian window, times the mean of
+    kappa(S, s_0), it is the left side of the paper's corollary "Localized conditional-MMD control by HSIC",
+    so its square is at most HSIC(Z, S) under the same two kernels.
 
     Parameters
     ----------
@@ -53,15 +60,18 @@ def localized_profile(
     s : array-like of shape (n,) or (n, 1)
     level : float, default=0.95
         Random pairings stay below ``chance`` everywhere at once with this probability.
-    bandwidth_s : float, default=0.1
-        Of the Gaussian window, as a fraction of the range of s. Categories match exactly.
+    bandwidth_s : float or None, default=None
+        A number takes a Gaussian window of this fraction of the *range* of s instead.
     n_points : int, default=50
-        Points of equal mass along s; all values of s if they are not more.
+        Points of equal mass along s for a Gaussian window; all values of s if they are not more.
     n_permutations : int, default=199
         Random pairings drawn for ``chance``.
     random_state : None, int or generator, default=None
     sample_weight : array-like of shape (n,) or None, default=None
         Both laws are then the weighted ones.
+    groups : array-like of shape (n,) or None, default=None
+        Which rows may depend on one another, such as those of one person; ``chance`` is then drawn with one
+        multiplier for each group.
 
     Returns
     -------
@@ -89,9 +99,11 @@ def localized_profile(
     """
     check_level(level)
     check_draws(n_permutations)
-    check_bandwidth(bandwidth_s)
+    if bandwidth_s is not None:
+        check_bandwidth(bandwidth_s)
     if n_points < 2:
         raise ValueError(f"'n_points' must be at least 2. Got {n_points}. Leave it out for 50.")
+    check_aligned(z=z, s=s, sample_weight=sample_weight, groups=groups)
     x = to_matrix(z, name="z", min_rows=8)
     sensitive = to_sensitive(s, name="s", n_rows=len(x), rows_of="z", min_rows=8)
     if len(sensitive.names) != 1:
@@ -99,39 +111,79 @@ def localized_profile(
             f"'s' must be one column for a profile. Got {len(sensitive.names)}. Draw one for each column."
         )
     weights = to_weights(sample_weight, n_rows=len(x), rows_of="z")
+    units = to_groups(groups, n_rows=len(x), rows_of="z")
+    check_groups(units)
     if weights is not None:
         present = weights > 0
         x, sensitive, weights = x[present], sensitive[present], weights[present]
+        units = None if units is None else units[present]
         weights = None if bool((weights == weights[0]).all()) else weights / weights.sum()
     generator = to_generator(random_state)
+    if units is not None and len(x) > _UNIT_ROWS:
+        units, rows = _some_units(units, generator)
+        x, sensitive = x[rows], sensitive[rows]
+        weights = None if weights is None else weights[rows] / weights[rows].sum()
     n, w = len(x), row_weights(sensitive, weights)
-    bandwidths = bandwidths_of(sensitive, bandwidth_s, None, None)
-    groups = gathered(sensitive, w, generator)
-    mass = groups.sums(groups.w)
-    points, share = (groups.s, mass) if len(mass) <= n_points else equal_mass(groups, n_points)
-    window = smoothing_weights(log_kernel(points, groups.s, groups.kinds, bandwidths), mass) / mass
+    if bandwidth_s is None:
+        cells = Cells.of(sensitive, w, effective_units(w, units))
+        groups_of_s = gathered(cells.as_sensitive(sensitive), w, generator, units)
+        bandwidths, mass = [1.0], groups_of_s.sums(groups_of_s.w)
+        points, share = groups_of_s.s, mass
+        places = middles(sensitive.values[:, 0], w, cells.codes(sensitive))
+    else:
+        groups_of_s = gathered(sensitive, w, generator, units)
+        bandwidths, mass = bandwidths_of(sensitive, bandwidth_s, None, None), groups_of_s.sums(groups_of_s.w)
+        few = len(mass) <= n_points
+        points, share = (groups_of_s.s, mass) if few else equal_mass(groups_of_s, n_points)
+        places = points[:, 0]
+    window = smoothing_weights(log_kernel(points, groups_of_s.s, groups_of_s.kinds, bandwidths), mass) / mass
     E = window - 1.0  # (a, M): contrasts are E times the sums over groups
     features = feature_map(Gaussian("median").calibrate(x, generator=generator), x, _FEATURES)
-    sums, covariance, mean = _sums(features, x, groups)
+    sums, covariance, mean = _sums(features, x, groups_of_s)
     contrast = (E @ sums).square().sum(dim=1).sqrt()
-    if weights is None and n <= _PERMUTED_ROWS:
-        G = groups.w[:, None] * (features(x[groups.rows]) - mean)  # equal weights, so in any order
+    if units is not None:
+        G = groups_of_s.w[:, None] * (features(x[groups_of_s.rows]) - mean)
+        null = _by_units(E, G, groups_of_s, units[groups_of_s.rows], n_permutations, generator)
+    elif weights is None and n <= _PERMUTED_ROWS:
+        G = groups_of_s.w[:, None] * (features(x[groups_of_s.rows]) - mean)  # equal weights, so in any order
         orders = random_orders(len(G), n_permutations, generator)
-        null = torch.stack([(E @ groups.sums(G[order])).square().sum(dim=1).sqrt() for order in orders])
+        null = torch.stack([(E @ groups_of_s.sums(G[order])).square().sum(dim=1).sqrt() for order in orders])
     else:
-        null = _limit(E * groups.sums(groups.w.square()).sqrt(), covariance, n_permutations, generator)
+        root = groups_of_s.sums(groups_of_s.w.square()).sqrt()
+        null = _limit(E * root, covariance, n_permutations, generator)
     chance = _simultaneous(null, level)
-    categorical = sensitive.kinds == ("categorical",)
+    gaussian = bandwidth_s is not None and sensitive.kinds == ("continuous",)
     return Profile(
-        points=tuple(points[:, 0].tolist()),
+        points=tuple(places.tolist()),
         contrast=tuple(contrast.tolist()),
         chance=tuple(chance.tolist()),
         mass=tuple(share.tolist()),
         level=level,
-        bandwidth=0.0 if categorical else float(bandwidths[0]),
+        bandwidth=float(bandwidths[0]) if gaussian else 0.0,
         attributes=sensitive.names,
-        n=n,
+        n=n if units is None else len(units.unique()),
     )
+
+
+def _some_units(units: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return random whole units of about 20,000 rows, and those rows."""
+    order = torch.randperm(int(units.max()) + 1, generator=generator)
+    sizes = torch.bincount(units, minlength=len(order))[order].cumsum(0)
+    kept = torch.zeros(len(order), dtype=torch.bool)
+    kept[order[sizes <= _UNIT_ROWS]] = True
+    rows = kept[units].nonzero().squeeze(1)
+    return units[rows], rows
+
+
+def _by_units(
+    E: Tensor, G: Tensor, groups: Groups, units: Tensor, count: int, generator: torch.Generator
+) -> Tensor:
+    """Return contrasts of centred features G with a random multiplier for each unit, shape ``(count, a)``."""
+    null = []
+    for _ in range(count):
+        xi = torch.randn(int(units.max()) + 1, generator=generator, dtype=torch.float64)
+        null.append((E @ groups.sums(xi[units, None] * G)).square().sum(dim=1).sqrt())
+    return torch.stack(null)
 
 
 def _sums(features: FeatureMap, x: Tensor, groups: Groups) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,12 +9,33 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
+# Characters of repr(): one line in a notebook or a debugger.
+_LONGEST_REPR = 240
+
 Kind = Literal["finite-sample", "asymptotic", "in-sample", "estimate"]
 
 
 @dataclass(frozen=True)
 class Result:
-    """A frozen result: ``to_dict()`` for JSON, ``to_frame()`` for a table, ``str()`` for a sentence."""
+    """A frozen result: ``to_dict()`` for JSON, ``to_frame()`` for a table, ``str()`` for a sentence.
+
+    ``repr()`` is one line: long fields are counted, not shown.
+    """
+
+    def __init_subclass__(cls) -> None:
+        # Before @dataclass looks: it writes a __repr__ of every number unless the class has its own.
+        cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        shown = [f"{field.name}={_brief(getattr(self, field.name))}" for field in fields(self)]
+        kept: list[str] = []
+        length = len(type(self).__name__) + 2
+        for part in shown:
+            length += len(part) + 2
+            if length > _LONGEST_REPR:
+                return f"{type(self).__name__}({', '.join((*kept, '...'))})"
+            kept.append(part)
+        return f"{type(self).__name__}({', '.join(kept)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain numbers, strings, lists and dictionaries."""
@@ -37,22 +58,24 @@ class TestResult(Result):
     pvalue : float
         Small when so much dependence is seldom seen under independence.
     method : str
-        "permutation", "gamma" or "wild bootstrap".
+        "permutation", "gamma", "wild bootstrap" or "cluster bootstrap".
     measure : str
         The dependence measure, in words.
     attributes : tuple of str
         The columns of s, taken jointly.
     n : int
-        Rows used.
+        Independent units used: rows, or groups of rows where ``groups`` were passed.
     exact : bool
         Whether the level holds for every n; otherwise it holds for large n.
     n_permutations : int or None
     adjusted : float or None
-        The p-value after Holm's correction over several attributes.
+        The p-value after a correction for several tests: Holm's over attributes, or that of an audit.
     notes : tuple of str
         Approximations made, levels left out.
     null : tuple of float
         The statistic under the permutations, for a picture.
+    n_rows : int or None
+        Rows used, where ``n`` counts groups of them.
     """
 
     __test__: ClassVar[bool] = False  # not a test case, whatever its name says to pytest
@@ -68,6 +91,7 @@ class TestResult(Result):
     adjusted: float | None = None
     notes: tuple[str, ...] = ()
     null: tuple[float, ...] = ()
+    n_rows: int | None = None
 
     @property
     def reported(self) -> float:
@@ -76,11 +100,12 @@ class TestResult(Result):
 
     def __str__(self) -> str:
         draws = "" if self.n_permutations is None else f", {self.n_permutations} draws"
-        corrected = "" if self.adjusted is None else f" ({number(self.adjusted)} after Holm's correction)"
+        corrected = "" if self.adjusted is None else f" ({number(self.adjusted)} corrected for several tests)"
+        units = "" if self.n_rows is None else f" groups of {self.n_rows:,} rows"
         text = (
             f"Dependence on {' and '.join(self.attributes)}: p = {number(self.pvalue)}{corrected} by "
             f"{self.measure} ({self.method}{draws}, level {'exact' if self.exact else 'for large n'}, "
-            f"n = {self.n:,})."
+            f"n = {self.n:,}{units})."
         )
         if self.reported > 0.05:
             text += " Not rejected at 5 %, which is no evidence of independence."
@@ -175,7 +200,7 @@ class Interval(Result):
         )
         return (
             f"{self.measure} on {' and '.join(self.attributes)} is {number(self.estimate)}, "
-            f"{self.level:.0%} interval [{number(self.low)}, {number(self.high)}] ({self.method}, "
+            f"{percent(self.level)} interval [{number(self.low)}, {number(self.high)}] ({self.method}, "
             f"n = {self.n:,}).{chance} Target: {self.target}." + "".join(f" {note}" for note in self.notes)
         )
 
@@ -187,18 +212,24 @@ class Curve(Result):
     Attributes
     ----------
     points : tuple of float
-        Values of s (codes of a categorical column).
+        Values of s (codes of a categorical column): of a range its median.
     mean, low, high : tuple of float
-        The curve and its simultaneous band.
+        The mean at each value or within each range, and the simultaneous band of what ``target`` says.
     mass : tuple of float
         The share of rows that each point stands for; sums to one.
     overall : float
         The mean score.
     level : float
     target : str
-        The smoothed curve or the true one.
+        What the band is about: the true curve and under which assumption, means within ranges, or a smoothed
+        curve.
     attributes : tuple of str
     n : int
+    mean_low, mean_high : tuple of float
+        The simultaneous band of the mean within each range, whatever the curve does inside it; the same as
+        ``low`` and ``high`` but where these are about the true curve between ranges.
+    start, stop : tuple of float
+        The smallest and the largest value of s in each range; empty for a smoothed curve.
     """
 
     points: tuple[float, ...]
@@ -211,11 +242,17 @@ class Curve(Result):
     target: str
     attributes: tuple[str, ...]
     n: int
+    mean_low: tuple[float, ...] = ()
+    mean_high: tuple[float, ...] = ()
+    start: tuple[float, ...] = ()
+    stop: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         apart = [
             point
-            for point, low, high in zip(self.points, self.low, self.high, strict=True)
+            for point, low, high in zip(
+                self.points, self.mean_low or self.low, self.mean_high or self.high, strict=True
+            )
             if not low <= self.overall <= high
         ]
         where = (
@@ -225,8 +262,8 @@ class Curve(Result):
             else f"holds the overall mean {number(self.overall)} everywhere"
         )
         return (
-            f"The {self.level:.0%} simultaneous band of the mean score along {self.attributes[0]} {where} "
-            f"(n = {self.n:,}). Target: {self.target}."
+            f"The {percent(self.level)} simultaneous band of the mean score along {self.attributes[0]} "
+            f"{where} (n = {self.n:,}). Target: {self.target}."
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -252,7 +289,7 @@ class Profile(Result):
         The share of rows that each point stands for; sums to one.
     level : float
     bandwidth : float
-        Of the window along s; 0 for the levels of a categorical column.
+        Of a Gaussian window along s; 0 for the values or ranges of s (see ``localized_profile``).
     attributes : tuple of str
     n : int
     """
@@ -281,8 +318,8 @@ class Profile(Result):
             else "is nowhere further from that overall than by chance, which is no evidence of independence"
         )
         return (
-            f"The law of z along {self.attributes[0]} {where} (MMD, {self.level:.0%} for all points at once, "
-            f"n = {self.n:,})."
+            f"The law of z along {self.attributes[0]} {where} (MMD, {percent(self.level)} for all points at "
+            f"once, n = {self.n:,})."
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -302,6 +339,29 @@ def frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
 def number(x: float) -> str:
     """Return a number with three digits, as one would say it."""
     return f"{x:.3g}"
+
+
+def percent(level: float) -> str:
+    """Return a confidence in percent, such as 99.5%: that of many claims together is rarely whole.
+
+    Examples
+    --------
+    >>> percent(0.95), percent(1 - 0.05 / 30)
+    ('95%', '99.83%')
+    """
+    return f"{100.0 * level:.4g}%"
+
+
+def _brief(value: Any) -> str:
+    """Return a field for repr(): numbers and short texts as they are, the rest by its size."""
+    if isinstance(value, Result):
+        return f"{type(value).__name__}(...)"
+    if isinstance(value, tuple | list):
+        short = len(value) <= 3 and all(isinstance(item, str | int | float) for item in value)
+        return f"({', '.join(map(_brief, value))})" if short else f"({len(value):,} items)"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 40 else value[:39] + "…")
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
 def _plain(value: Any) -> Any:

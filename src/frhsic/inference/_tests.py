@@ -1,7 +1,8 @@
-"""Tests of independence: by permutation, by a gamma law, within levels, with weights."""
+"""Tests of independence: by permutation, by a gamma law, within levels, with weights, of groups of rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -11,8 +12,19 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from frhsic.data import Sensitive, levels, to_generator, to_matrix, to_sensitive, to_weights
+from frhsic.data import (
+    Sensitive,
+    check_aligned,
+    check_kept,
+    levels,
+    to_generator,
+    to_groups,
+    to_matrix,
+    to_sensitive,
+    to_weights,
+)
 from frhsic.dependence import HSIC, Dependence, DistanceCovariance, HSICSketch
+from frhsic.inference._curve import MIN_GROUPS
 from frhsic.inference._embedding import as_hsic
 from frhsic.inference._gamma import null_moments
 from frhsic.inference._permutation import (
@@ -21,10 +33,13 @@ from frhsic.inference._permutation import (
     WILD_ROWS,
     Stratum,
     bandwidth_family,
+    cluster_values,
     limit_values,
+    permuted_means,
     permuted_values,
     rank_pvalue,
     seen_through_features,
+    size_classes,
     tails,
     wild_values,
 )
@@ -38,6 +53,10 @@ Method = Literal["permutation", "gamma"]
 MANY_ROWS = 5_000
 # The null moments of Gretton et al. need six rows; below, no test has a level to speak of.
 MIN_ROWS = 6
+# Whole groups are permuted where exchanging those of equal size gives at least so many pairings.
+_PAIRINGS = 720
+# A bootstrap that spreads less than so much of what permutations do is not trusted alone.
+_SPREAD = 0.7
 # Above, the default test sees several columns of z through features: all pairs would take minutes.
 WIDE_ROWS = 100
 
@@ -53,6 +72,7 @@ def independence_test(
     random_state: object = None,
     sample_weight: object = None,
     weights_of_s: bool | None = None,
+    groups: object = None,
 ) -> TestResult:
     """Test whether z and s are independent: how often would a random pairing show as much dependence.
 
@@ -84,6 +104,11 @@ def independence_test(
     weights_of_s : bool, optional
         Whether the weights are a function of s. None looks: they are when rows of equal s, of which there are
         many, have equal weights. Say True for weights computed from a continuous s.
+    groups : array of labels of shape (n,), optional
+        Rows of one group (a person, a household) may depend on one another; groups are independent. Where s
+        is the same in all rows of a group, whole groups are exchanged with others of equal size, which is
+        exact. Where it is not, or where too few groups are of equal size, the test is a cluster bootstrap (a
+        random sign for each group), which holds for many groups. ``n`` is then the number of groups.
 
     Returns
     -------
@@ -99,9 +124,14 @@ def independence_test(
     0.001
     """
     _check(dependence, method, n_permutations, weights_of_s)
+    check_aligned(z=z, s=s, given=given, sample_weight=sample_weight, groups=groups)
     if isinstance(z, HSICSketch):
         refuse_beside_a_sketch(
-            s=s, dependence=dependence, sample_weight=sample_weight, weights_of_s=weights_of_s
+            s=s,
+            dependence=dependence,
+            sample_weight=sample_weight,
+            weights_of_s=weights_of_s,
+            groups=groups,
         )
         return sketched_test(z, given, method, int(n_permutations), to_generator(random_state))
     z, s = _pair(z, s)
@@ -114,11 +144,21 @@ def independence_test(
     if w is not None and bool((w == w[0]).all()):
         w = None  # equal weights are none
     generator = to_generator(random_state)
-    strata, notes = _strata(z, s, w, given)
+    codes = to_groups(groups, n_rows=len(z), rows_of="z")
+    strata, notes = _strata(z, s, w, given, codes)
+    n_groups = None
+    if codes is not None:
+        strata, n_groups = _recoded(strata)
     of_s = w is None or (_function_of_s(strata) if weights_of_s is None else weights_of_s)
     z, s = torch.cat([stratum.z for stratum in strata]), _joined([stratum.s for stratum in strata])
     n = len(z)
+    apart = None if codes is None else _reason_against_permuting(strata, of_s)
     if method == "gamma":
+        if codes is not None:
+            raise ValueError(
+                "'groups' must be None for method='gamma': its moments are for independent rows. "
+                "Got groups. Use method='permutation'."
+            )
         if w is not None:
             raise ValueError(
                 "'sample_weight' must be None for method='gamma': its moments are for equal weights. "
@@ -142,7 +182,20 @@ def independence_test(
         measures = [dependence.calibrate(z, s, generator, freeze=True)]
         words = _words(dependence)
     exact, drawn = True, "permutation"
-    if not of_s:
+    plain: list[HSIC] = []
+    if apart is not None:
+        if n_groups is not None and n_groups < MIN_GROUPS:
+            raise ValueError(
+                f"'groups' must be at least {MIN_GROUPS} where {apart}: random signs of fewer groups have no "
+                f"level. Got {n_groups}. Pass more groups, or one row for each group."
+            )
+        cure = "Leave it out, or pass one row for each group."
+        plain = [_biased(measure, s, f"groups of rows where {apart}", cure) for measure in measures]
+        values = cluster_values(plain, strata, n_permutations, generator)
+        exact, drawn = False, "cluster bootstrap"
+        notes += (f"Groups have random signs instead of being permuted, as {apart}.",)
+        words = words if shares is not None else f"{words} in its biased form"
+    elif not of_s:
         cure = "Leave it out, or say weights_of_s=True if the weights were computed from s."
         plain = [_biased(measure, s, "weights that are no function of s", cure) for measure in measures]
         kernels = [measure.calibrate(z, s, freeze=True) for measure in plain]
@@ -150,30 +203,44 @@ def independence_test(
         exact, drawn = False, "wild bootstrap"
         if max(len(stratum.z) for stratum in strata) > WILD_ROWS:
             notes += (
-                f"Above {WILD_ROWS:,} rows the bootstrap draws from so many of them, in proportion to their "
-                "squared weights.",
+                f"Above {WILD_ROWS:,} rows the bootstrap draws from so many of them, in proportion to the "
+                "squares of their terms.",
             )
         words = words if shares is not None else f"{words} in its biased form"
     elif shares is not None and n > MANY_ROWS:
-        values, exact = limit_values(family, strata, n_permutations, generator), False
-        notes += (
-            f"Above {MANY_ROWS:,} rows the permutation law is drawn in its limit, from thin factors of the "
-            "kernels.",
-        )
+        exact = n_groups is not None and n_groups <= MANY_ROWS
+        values = limit_values(family, strata, n_permutations, generator, whole=exact)
+        if not exact:
+            notes += (
+                f"Above {MANY_ROWS:,} {'rows' if n_groups is None else 'groups'} the permutation law is "
+                "drawn in its limit, from thin factors of the kernels; those too few and too far out for the "
+                "limit are permuted.",
+            )
     else:
         values = permuted_values(measures, strata, n_permutations, generator)
-    combined = values[0] if shares is None else (tails(values) + shares.log()[:, None]).amax(dim=0)
+    combined = _combined(values, shares)
+    pvalue = rank_pvalue(combined)
+    if plain and bool((values[:, 1:].mean(dim=1) < _SPREAD * permuted_means(plain, strata)).any()):
+        # Rare meets rare: the rows that would show how much chance adds are not among these.
+        rows = [replace(stratum, groups=None) for stratum in strata]
+        others = _combined(limit_values(plain, rows, n_permutations, generator), shares)
+        pvalue = max(pvalue, rank_pvalue(others))
+        notes += (
+            "A few rows make up most of what chance adds, so the p-value is the larger of two: of the "
+            "bootstrap, and of permuted rows.",
+        )
     return TestResult(
         statistic=float(combined[0]),
-        pvalue=rank_pvalue(combined),
+        pvalue=pvalue,
         method=drawn,
         measure=words,
         attributes=s.names,
-        n=n,
+        n=n if n_groups is None else n_groups,
         exact=exact,
         n_permutations=int(n_permutations),
         notes=notes,
         null=tuple(combined[1:].tolist()),
+        n_rows=None if n_groups is None else n,
     )
 
 
@@ -188,6 +255,7 @@ def independence_tests(
     random_state: object = None,
     sample_weight: object = None,
     weights_of_s: bool | None = None,
+    groups: object = None,
 ) -> tuple[TestResult, ...]:
     """Test each column of s by itself, with Holm's correction for their number in ``adjusted``.
 
@@ -201,6 +269,7 @@ def independence_tests(
     >>> [result.adjusted for result in results]
     [0.002, 0.658]
     """
+    check_aligned(z=z, s=s, given=given, sample_weight=sample_weight, groups=groups)
     z, s = _pair(z, s)
     generator = to_generator(random_state)
     results = [
@@ -214,6 +283,7 @@ def independence_tests(
             random_state=generator,
             sample_weight=sample_weight,
             weights_of_s=weights_of_s,
+            groups=groups,
         )
         for name in s.names
     ]
@@ -234,6 +304,11 @@ def holm(pvalues: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(pvalues) - rank) * pvalues[j]))
         adjusted[j] = largest
     return adjusted
+
+
+def _combined(values: Tensor, shares: Tensor | None) -> Tensor:
+    """Return one statistic of several, ``(B + 1,)``: the largest of minus the logarithms of their tails."""
+    return values[0] if shares is None else (tails(values) + shares.log()[:, None]).amax(dim=0)
 
 
 def _pair(z: object, s: object) -> tuple[Tensor, Sensitive]:
@@ -268,7 +343,7 @@ def _check(dependence: object, method: object, n_permutations: object, weights_o
 
 
 def _strata(
-    z: Tensor, s: Sensitive, w: Tensor | None, given: object
+    z: Tensor, s: Sensitive, w: Tensor | None, given: object, groups: Tensor | None
 ) -> tuple[list[Stratum], tuple[str, ...]]:
     """Return the levels of ``given``, or all rows; rows of no weight are left out."""
     present = torch.ones(len(z), dtype=torch.bool) if w is None else w > 0
@@ -286,10 +361,58 @@ def _strata(
             notes = (f"{skipped} rows of levels with fewer than {MIN_LEVEL} rows were left out.",)
     masses = [float(len(rows)) if w is None else float(w[rows].sum()) for rows in parts]
     strata = [
-        Stratum(z[rows], s[rows], None if w is None else w[rows], mass / sum(masses))
+        Stratum(
+            z[rows],
+            s[rows],
+            None if w is None else w[rows],
+            mass / sum(masses),
+            None if groups is None else groups[rows],
+        )
         for rows, mass in zip(parts, masses, strict=True)
     ]
     return strata, notes
+
+
+def _recoded(strata: Sequence[Stratum]) -> tuple[list[Stratum], int]:
+    """Return the strata with codes 0, ..., G - 1 of the groups that are left in them, and G."""
+    codes = [stratum.groups for stratum in strata if stratum.groups is not None]
+    left, places = torch.cat(codes).unique(return_inverse=True)
+    if len(left) < MIN_ROWS:
+        raise ValueError(
+            f"'groups' must be at least {MIN_ROWS}, which are then the independent units. Got {len(left)} in "
+            "the rows used. Pass more groups."
+        )
+    parts = places.split([len(code) for code in codes])
+    return [replace(stratum, groups=part) for stratum, part in zip(strata, parts, strict=True)], len(left)
+
+
+def _reason_against_permuting(strata: Sequence[Stratum], of_s: bool) -> str | None:
+    """Return why whole groups cannot be exchanged, or None if they can.
+
+    They can where s and the weights are the same in all rows of a group, each group lies in one stratum, and
+    sizes repeat: at most half as many sizes as groups in all strata together, and 720 pairings (those of six
+    groups of one size) or more.
+    """
+    if not of_s:
+        return "the weights are no function of s"
+    seen = [stratum.groups.unique() for stratum in strata if stratum.groups is not None]
+    if len(torch.cat(seen).unique()) < sum(map(len, seen)):
+        return "groups have rows in several levels of 'given'"
+    n_groups, n_sizes, pairings = 0, 0, 0.0
+    for stratum in strata:
+        assert stratum.groups is not None  # noqa: S101
+        for rows in size_classes(stratum.groups):
+            values = stratum.s.values[rows]  # (groups, size, q)
+            if not bool((values == values[:, :1]).all()):
+                return "s varies inside groups"
+            w = None if stratum.weights is None else stratum.weights[rows]
+            if w is not None and not bool((w == w[:, :1]).all()):
+                return "the weights vary inside groups"
+            n_groups, n_sizes = n_groups + len(rows), n_sizes + 1
+            pairings += math.lgamma(len(rows) + 1.0)
+    if 2 * n_sizes > n_groups or pairings < math.log(_PAIRINGS) - 1e-9:
+        return f"too few groups are of equal size ({n_sizes} sizes of {n_groups} groups)"
+    return None
 
 
 def parts_of(given: object, present: Tensor, rows_of: str) -> tuple[list[Tensor], int]:
@@ -305,9 +428,11 @@ def parts_of(given: object, present: Tensor, rows_of: str) -> tuple[list[Tensor]
     if not parts:
         raise ValueError(
             f"'given' must have a level with at least {MIN_LEVEL} rows. Got none. "
-            "Merge levels, or leave 'given' out."
+            "Merge levels, cut a number into a few bins, or leave 'given' out."
         )
-    return parts, sum(map(len, found)) - sum(map(len, parts))
+    total, kept = (sum(map(len, some)) for some in (found, parts))
+    check_kept(kept, total, n_labels=len(found), min_rows=MIN_LEVEL)
+    return parts, total - kept
 
 
 def _with_rows(strata: Sequence[Stratum], z: Tensor) -> list[Stratum]:

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frhsic.data import Sensitive, to_generator, to_matrix, to_sensitive
+from frhsic.data import Sensitive, check_aligned, to_generator, to_groups, to_matrix, to_sensitive
 from frhsic.dependence import HSIC
 from frhsic.dependence._centering import both_centred
 from frhsic.dependence._lowrank import pivoted_factor
@@ -221,23 +221,40 @@ class Fixed(NamedTuple):
     kernel_s: Kernel
     rows: Tensor
     notes: tuple[str, ...]
+    groups: Tensor | None = None  # a code for each row; rows of one group may depend on one another
 
 
-def fixed_rows(z: object, s: object, dependence: HSIC | None, generator: torch.Generator) -> Fixed:
+def fixed_rows(
+    z: object, s: object, dependence: HSIC | None, generator: torch.Generator, groups: object = None
+) -> Fixed:
     """Convert at the door; fix the bandwidths on some of the rows, left out then, if no measure came."""
     fewest = 2 * _FEWEST_FIXING if dependence is None else 4
+    check_aligned(z=z, s=s, groups=groups)
     zs = to_matrix(z, name="z", min_rows=fewest)
     ss = to_sensitive(s, name="s", n_rows=len(zs), rows_of="z")
     n = len(zs)
+    codes = to_groups(groups, n_rows=n, rows_of="z")
     if dependence is not None:
         kernel_s = _checked(dependence, ss)
-        return Fixed(zs, ss, dependence.kernel_z, kernel_s, torch.arange(n), ())
-    order = torch.randperm(n, generator=generator)
+        return Fixed(zs, ss, dependence.kernel_z, kernel_s, torch.arange(n), (), codes)
     size = min(max(n // 10, _FEWEST_FIXING), _MOST_FIXING)
-    first, rest = order[:size], order[size:].sort().values
+    if codes is None:
+        order = torch.randperm(n, generator=generator)
+        first, rest = order[:size], order[size:].sort().values
+    else:  # whole groups: the kernels must not know a part of a group that is certified
+        sizes = codes.bincount()
+        order = torch.randperm(len(sizes), generator=generator)
+        fixing = torch.isin(codes, order[: 1 + int((sizes[order].cumsum(0) < size).sum())])
+        first, rest = fixing.nonzero()[:, 0], (~fixing).nonzero()[:, 0]
+        if len(rest) < _FEWEST_FIXING:
+            raise ValueError(
+                f"'groups' must leave at least {_FEWEST_FIXING} rows once whole groups fixed the kernels. "
+                f"Got {len(rest)}. Pass more groups, or a 'dependence' with fixed kernels."
+            )
+        size, codes = len(first), codes[rest].unique(return_inverse=True)[1]
     measure = HSIC().calibrate(zs[first], ss[first], generator, freeze=True)
     note = f"{size} random rows fixed the bandwidths and were left out; {n - size} are certified."
-    return Fixed(zs[rest], ss[rest], measure.kernel_z, _checked(measure, ss), rest, (note,))
+    return Fixed(zs[rest], ss[rest], measure.kernel_z, _checked(measure, ss), rest, (note,), codes)
 
 
 def _checked(dependence: HSIC, s: Sensitive) -> Kernel:
@@ -282,7 +299,13 @@ def drawn_rows(fixed: Fixed, most: int, about: str, generator: torch.Generator) 
         return fixed
     rows = torch.randperm(n, generator=generator)[:most].sort().values
     note = f"{about} on {most:,} random rows of {n:,}."
-    return fixed._replace(z=fixed.z[rows], s=fixed.s[rows], rows=fixed.rows[rows], notes=(*fixed.notes, note))
+    return fixed._replace(
+        z=fixed.z[rows],
+        s=fixed.s[rows],
+        rows=fixed.rows[rows],
+        notes=(*fixed.notes, note),
+        groups=None if fixed.groups is None else fixed.groups[rows].unique(return_inverse=True)[1],
+    )
 
 
 def centred_gram(kernel: Kernel, x: Tensor) -> Tensor:
@@ -422,8 +445,11 @@ def _crossfitted(
 
     Coefficients of a head sum to zero, so entries of K~ instead of K change its values by a constant only.
     """
-    order = torch.randperm(len(K), generator=generator)
-    halves = order.tensor_split(2)
+    if part.groups is None:
+        halves = torch.randperm(len(K), generator=generator).tensor_split(2)
+    else:  # of whole groups
+        first = torch.randperm(int(part.groups.max()) + 1, generator=generator)[part.groups] % 2 == 0
+        halves = (first.nonzero()[:, 0], (~first).nonzero()[:, 0])
     spectra = [directions(part.kernel_s, part.s.values[half]) for half in halves]
     common = min(r, *(len(spectrum.eigenvalues) for spectrum in spectra))
     if common == 0:  # s is constant in one half

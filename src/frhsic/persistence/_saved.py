@@ -88,7 +88,8 @@ def save(model: Model | Pipeline, path: str | os.PathLike[str]) -> None:
     -----
     Left out are ``penalty_`` (its scales come from data; ``fit`` makes it again), ``device`` ("cpu" after
     loading), the path of ``Training(checkpoint=...)``, the ``memory`` of a Pipeline, metadata requests, and a
-    ``random_state`` that is a generator (None after loading). A ``history_`` beyond a megabyte is shortened
+    ``random_state`` that is a generator (None after loading). So is the time of each epoch (``"seconds"`` is
+    None after loading): two equal fits write the same bytes. A ``history_`` beyond a megabyte is shortened
     to its first and last epoch. An encoder that is a module is saved as its state dict: give a module of the
     same architecture to :func:`load`.
 
@@ -178,7 +179,7 @@ def load(path: str | os.PathLike[str], *, encoder: nn.Module | None = None) -> A
     Raises
     ------
     TensorFileError
-        A ValueError: the file is damaged, or frhsic did not write it.
+        A ValueError: the file is damaged (it holds a SHA-256 of itself), an older frhsic wrote it, or none.
     ValueError
         ``encoder`` is missing, not needed, or of another architecture.
 
@@ -252,7 +253,9 @@ def _fitted(estimator: Model) -> dict[str, Any]:
             "names": list(estimator.sensitive_names_),
             "kinds": list(estimator.sensitive_kinds_ or ()),
         }
-    history = [{name: _plain(value) for name, value in record.items()} for record in estimator.history_]
+    # Without the time, which is another one in each run: equal fits give equal files.
+    records = ({**record, "seconds": None} for record in estimator.history_)
+    history = [{name: _plain(value) for name, value in record.items()} for record in records]
     if len(json.dumps(history)) > _MOST_HISTORY:
         history = [history[0], history[-1]]
     return {
@@ -348,11 +351,6 @@ def _fields(value: Any, where: str, names: Iterable[str]) -> dict[str, Any]:
 
 def _restore(tensors: dict[str, Tensor], document: dict[str, Any], encoder: nn.Module | None) -> Any:
     names = ("format", "version", "versions", "pipeline", "estimator", "architecture", "fitted")
-    if document["version"] != tensorfile.VERSION:
-        raise TensorFileError(
-            f"'path' must hold a model of version {tensorfile.VERSION}. Got {document['version']}, which an "
-            "older frhsic wrote. Load it with that one, or fit the model again and save it."
-        )
     top = _fields(document, "document", names)
     versions = top["versions"]
     good = type(versions) is dict and all(type(version) is str for version in versions.values())

@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 
 from frhsic.auditing import Attribute, Audit, Column, Measured, Outcome, Representation
 from frhsic.inference import Certificate, Curve, Interval, Profile
+from frhsic.inference._results import percent
 from frhsic.report import _words
 from frhsic.report._plots import plot_bounds, plot_curve, plot_null, plot_profile, plot_transfer
 from frhsic.report._svg import INK, svg
@@ -230,12 +231,12 @@ def _sections(audit: Audit) -> Iterator[_Section]:
             found=found,
             name=_listed([shown(name) for name in found.names]),
             key=key,
-            figures=tuple(_figures(found, column, key)),
+            figures=tuple(_figures(found, column, key, audit)),
             rows=once(_rows(found, audit)),
             outcome_rows=() if found.outcome is None else once(_outcome_rows(found.outcome, found, audit)),
             outcome_figures=()
             if found.outcome is None or column is None
-            else tuple(_outcome_figures(found.outcome, column, key)),
+            else tuple(_outcome_figures(found.outcome, column, key, audit)),
         )
 
 
@@ -353,12 +354,25 @@ def _described(column: Column) -> dict[str, object]:
 # ---- figures ---------------------------------------------------------------------------------------------
 
 
-def _figures(found: Attribute, column: Column | None, key: str) -> Iterator[_Figure]:
+def _claimed(
+    audit: Audit, question: str, column: Column, says: Sequence[str], label: str | None = None
+) -> bool:
+    """Return whether places along an attribute are claimed."""
+    return any(
+        (claim.question, claim.attributes, claim.label) == (question, (column.name,), label)
+        and claim.says in says
+        for claim in audit.claims
+    )
+
+
+def _figures(found: Attribute, column: Column | None, key: str, audit: Audit) -> Iterator[_Figure]:
     if column is None or _untold(column):
         return
     s = shown(column.name)
     if found.curve is not None:
-        yield _curve_figure(found.curve, column, f"{key}-curve", f"Mean score along {s}", "mean score")
+        claimed = _claimed(audit, "dependence", column, ("above", "below"))
+        title = f"Mean score along {s}"
+        yield _curve_figure(found.curve, column, f"{key}-curve", title, "mean score", claimed)
     elif found.test.null:
         test = found.test
         yield _Figure(
@@ -375,7 +389,8 @@ def _figures(found: Attribute, column: Column | None, key: str) -> Iterator[_Fig
             f"The statistic of the test, beside its values when the rows of {s} are paired at random.",
         )
     if found.profile is not None:
-        yield _profile_figure(found.profile, column, f"{key}-profile")
+        claimed = _claimed(audit, "dependence", column, ("differs",))
+        yield _profile_figure(found.profile, column, f"{key}-profile", claimed)
 
 
 def _untold(column: Column) -> bool:
@@ -413,7 +428,7 @@ def _size(column: Column, n: int) -> tuple[float, float]:
 
 
 def _curve_figure(
-    curve: Curve, column: Column, key: str, title: str, ylabel: str, *, zero: bool = False
+    curve: Curve, column: Column, key: str, title: str, ylabel: str, claimed: bool, *, zero: bool = False
 ) -> _Figure:
     rows, left_out = _kept(curve, column)
     drawn = replace(
@@ -432,6 +447,7 @@ def _curve_figure(
         if zero:
             (ax.axvline if categorical else ax.axhline)(0.0, color=INK, linewidth=0.7, zorder=1)
 
+    line = "the line at zero" if zero else "the dashed line"
     where = [_at(curve.points[i], column) for i in (low, high)]
     outside = sum(not a <= curve.overall <= b for a, b in zip(drawn.low, drawn.high, strict=True))
     return _Figure(
@@ -441,21 +457,24 @@ def _curve_figure(
             title=title,
             description=(
                 f"The {ylabel} goes from {digits(curve.mean[low])} {where[0]} to {digits(curve.mean[high])} "
-                f"{where[1]}; overall it is {digits(curve.overall)}. The {curve.level:.0%} band leaves the "
-                f"overall mean at {outside} of {len(rows)} points."
+                f"{where[1]}; overall it is {digits(curve.overall)}. The {percent(curve.level)} band "
+                f"leaves the overall mean at {outside} of {len(rows)} points."
             ),
             size=_size(column, len(rows)),
         ),
         f"{title}. "
         + ("The bars hold all points at once" if categorical else "The band holds the whole curve")
-        + f" with {curve.level:.0%} confidence: where "
-        + ("a bar" if categorical else "it")
-        + " leaves the dashed line, the mean there differs from the overall one."
+        + f" with {percent(curve.level)} confidence ({curve.target}). "
+        + (
+            f"The summary says where it is shown to leave {line}."
+            if claimed
+            else f"That it leaves {line} anywhere is not shown."
+        )
         + left_out,
     )
 
 
-def _profile_figure(profile: Profile, column: Column, key: str) -> _Figure:
+def _profile_figure(profile: Profile, column: Column, key: str, claimed: bool) -> _Figure:
     rows, left_out = _kept(profile, column)
     drawn = replace(
         profile,
@@ -482,18 +501,21 @@ def _profile_figure(profile: Profile, column: Column, key: str) -> _Figure:
             size=_size(column, len(rows)),
         ),
         f"{title}: the rows at each value against all rows, spread and shape included. Random pairings "
-        f"exceed the {limit} anywhere in {1.0 - profile.level:.0%} of samples." + left_out,
+        f"exceed the {limit} anywhere in {percent(1.0 - profile.level)} of samples. "
+        + ("It is shown to differ where it does." if claimed else "That it differs anywhere is not shown.")
+        + left_out,
     )
 
 
-def _outcome_figures(outcome: Outcome, column: Column, key: str) -> Iterator[_Figure]:
+def _outcome_figures(outcome: Outcome, column: Column, key: str, audit: Audit) -> Iterator[_Figure]:
     if _untold(column):
         return
     s = shown(column.name)
     for place, given in enumerate(outcome.levels):
         if given.curve is not None and len(outcome.levels) <= 3:
             title = f"Mean score along {s} where the outcome is {shown(given.label, 30)}"
-            yield _curve_figure(given.curve, column, f"{key}-given{place}", title, "mean score")
+            claimed = _claimed(audit, "within outcomes", column, ("above", "below"), given.label)
+            yield _curve_figure(given.curve, column, f"{key}-given{place}", title, "mean score", claimed)
     if outcome.calibration is not None:
         yield _curve_figure(
             outcome.calibration,
@@ -501,6 +523,7 @@ def _outcome_figures(outcome: Outcome, column: Column, key: str) -> Iterator[_Fi
             f"{key}-calibration",
             f"Outcome minus score along {s}",
             "mean of outcome − score",
+            _claimed(audit, "calibration", column, ("above", "below")),
             zero=True,
         )
 

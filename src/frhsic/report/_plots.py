@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from frhsic.auditing import Representation
 from frhsic.inference import Certificate, Curve, Profile, TestResult
+from frhsic.inference._results import percent
 from frhsic.report._text import shown
 from frhsic.selection import Point, pareto_front
 
@@ -49,7 +50,7 @@ def plot_curve(
     'age'
     """
     ax = _axes(ax)
-    band = f"{curve.level:.0%} band, whole curve"
+    band = f"{percent(curve.level)} band, whole curve"
     name = shown(curve.attributes[0])
     points, mean, low, high, mass = _ordered(curve.points, curve.mean, curve.low, curve.high, curve.mass)
     if labels:
@@ -62,7 +63,7 @@ def plot_curve(
             fmt="o",
             color=MAIN,
             capsize=3,
-            label=f"{curve.level:.0%} band, all at once",
+            label=f"{percent(curve.level)} band, all at once",
         )
         _label_rows(ax, points, mass, labels, name)
         ax.set_xlabel(_plain(ylabel))
@@ -101,7 +102,7 @@ def plot_profile(profile: Profile, *, labels: Sequence[str] = (), ax: Axes | Non
     name = shown(profile.attributes[0])
     points, contrast, chance, mass = _ordered(profile.points, profile.contrast, profile.chance, profile.mass)
     above = contrast > chance
-    limit = f"limit of chance ({profile.level:.0%})"
+    limit = f"limit of chance ({percent(profile.level)})"
     what = "difference of distributions (MMD)"
     if labels:
         rows = np.arange(len(points))

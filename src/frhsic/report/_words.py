@@ -132,6 +132,6 @@ def p_value(test: TestResult) -> tuple[str, str]:
         behind = f"the smallest that {draws} can give" if smallest else draws
     if test.adjusted is not None:
         behind += ("; " if behind else "") + (
-            f"p = {test.adjusted:.3g} after Holm’s correction for several attributes"
+            f"p = {test.adjusted:.3g} corrected for all tests of this audit"
         )
     return said, behind

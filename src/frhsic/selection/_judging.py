@@ -85,6 +85,9 @@ class Judge:
         assert view is not None  # noqa: S101 - an encoder is judged on its representation
         found: dict[str, Any] = {}
         main: list[Interval] = []
+        lower: list[float] = []
+        # The greatest of q lower limits is above the greatest dependence as soon as one of them fails.
+        strict = 1.0 - (1.0 - LEVEL) / len(held.s.names)
         for name, part in held.parts.items():
             suffix = "" if len(held.s.names) == 1 else f"_{name}"
             known = None
@@ -100,6 +103,12 @@ class Judge:
                 for title, value in self._of_representation(z, part, held.w):
                     found[f"{title}{suffix}"] = value
             main.append(known or self._interval(view, part, self.measure, held.w))
+            one = (
+                main[-1]
+                if strict == LEVEL
+                else self._interval(view, part, self.measure, held.w, level=strict)
+            )
+            lower.append(one.low)
         test = self._tested(view, held) if self.test else None
         below = None if self.tolerance is None else self._below(view, held)
         if test is not None:
@@ -115,23 +124,30 @@ class Judge:
             upper=max(interval.high for interval in main),
             test=test,
             equivalence=below,
-            lower=max(interval.low for interval in main),
+            lower=max(lower),
             budget=None if model.budget is None else float(model.budget),
         )
         return point, found
 
     def _interval(
-        self, z: Tensor, s: Sensitive, measure: Dependence, w: Tensor | None, *, n_draws: int = 999
+        self,
+        z: Tensor,
+        s: Sensitive,
+        measure: Dependence,
+        w: Tensor | None,
+        *,
+        n_draws: int = 999,
+        level: float = LEVEL,
     ) -> Interval:
         """Return the confidence interval; of a constant, which depends on nothing, zero."""
         if _is_constant(z):
             name = type(measure).__name__
-            return Interval(0.0, 0.0, 0.0, LEVEL, name, "these rows", "constant", s.names, len(z))
+            return Interval(0.0, 0.0, 0.0, level, name, "these rows", "constant", s.names, len(z))
         return confidence_interval(
             z,
             s,
             dependence=measure,
-            level=LEVEL,
+            level=level,
             n_draws=n_draws,
             random_state=self.seed,
             floor=False,
@@ -149,7 +165,7 @@ class Judge:
             hsic = float(_WHITENED(z[rows], s[rows]))
         else:
             hsic = self._interval(z[rows], s[rows], _WHITENED, w[rows]).estimate
-        read = represented(z, s, None, w, labels=False, level=LEVEL, bandwidth_s=0.1, seed=self.seed)
+        read = represented(z, s, None, w, labels=False, level=LEVEL, measure=GDP(), seed=self.seed)
         (recovered,) = read.recovered
         return [("hsic_z", hsic), ("r2_ridge", recovered.linear), ("r2_boosted", recovered.boosted)]
 

@@ -32,7 +32,8 @@ class Point(Result):
     equivalence : EquivalenceResult or None
         A test whose null hypothesis is a dependence of at least the tolerance.
     lower : float or None
-        The lower confidence limit of the dependence; of several columns the greatest, each for itself.
+        The lower confidence limit of the dependence. Of several columns the greatest of their limits, each
+        at a confidence of 1 - (1 - level) / columns, so that it is one of the greatest dependence.
     budget : float or None
         The share of the unconstrained model's dependence that it was allowed in training.
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias
 
+import narwhals as nw
 import numpy as np
 import sklearn
 import torch
@@ -23,11 +24,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from frhsic.data import Sensitive, to_generator, to_sensitive, to_weights
+from frhsic.data import Sensitive, check_aligned, to_generator, to_sensitive, to_weights
 from frhsic.dependence import Dependence
 from frhsic.engine._progress import Progress
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
-from frhsic.estimators._models import refuse_other_order
 from frhsic.inference._results import EquivalenceResult, TestResult, frame
 from frhsic.selection._front import pareto_front
 from frhsic.selection._judging import LEVEL, Held, Judge, On
@@ -198,7 +198,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         generator = to_generator(self.random_state)
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
-        refuse_other_order(X, sensitive_features)
+        check_aligned(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         train, held = self._split(X, y, sensitive_features, sample_weight, seed)
         judge = Judge(
             on=self._on,
@@ -387,6 +387,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self.validation).__name__}. Write validation=0.2, or pass a tuple."
             )
         x_held, y_held, s_held, *weights = share
+        check_aligned(**{f"validation[{j}]": part for j, part in enumerate(share)})
         rows = _count(x_held)
         if y is not None and (y_held is None or len(y_held) != rows):
             raise ValueError(
@@ -483,6 +484,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             Not needed for an encoder.
         sample_weight : array of shape (n,), optional
         """
+        check_aligned(X=X, y=y, sample_weight=sample_weight)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return float(check_scoring(self._best, self.scoring)(self._best, X, y, **weights))
 
@@ -512,6 +514,8 @@ def _rows(x: Any, rows: NDArray[np.int64]) -> Any:
         return {name: _rows(column, rows) for name, column in x.items()}
     if isinstance(x, Tensor | Sensitive):
         return x[torch.from_numpy(rows)]
+    if nw.dependencies.is_pyarrow_table(x) or nw.dependencies.is_pyarrow_chunked_array(x):
+        return x.take(rows)  # which scikit-learn 1.6 cannot index
     return _safe_indexing(x, rows)
 
 

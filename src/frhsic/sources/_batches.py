@@ -13,7 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from frhsic.sources._files import SAMPLE, Form, check_text, csv_options, form_of, need_pyarrow, show
+from frhsic.sources._files import (
+    SAMPLE,
+    Form,
+    check_placeholders,
+    check_separators,
+    check_text,
+    checked_batch,
+    csv_options,
+    form_of,
+    need_pyarrow,
+    open_parquet,
+    show,
+)
 from frhsic.sources._source import Piece, Source, check_count, selected
 from frhsic.sources._stores import fingerprint, first_bytes, found, is_url, naming, opened, shown
 from frhsic.sources._streams import stream
@@ -36,6 +48,7 @@ def open_source(
     batch_rows: int = 65_536,
     piece_rows: int = 1_000_000,
     allow_missing: bool = False,
+    missing_values: Sequence[str | float] = (),
 ) -> Source:
     """Open tables of any size, to be read as record batches in bounded memory.
 
@@ -57,6 +70,8 @@ def open_source(
     allow_missing : bool, default=False
         Whether null and NaN may occur; ``drop_missing`` leaves out such rows of a batch. By default they are
         an error that names file, column and row.
+    missing_values : sequence of str or number, optional
+        Placeholders such as "unknown" and -999: cells that stand for no value, in every column that is read.
 
     Returns
     -------
@@ -86,12 +101,14 @@ def open_source(
             f"'columns' must be a list of column names. Got {columns!r}. Write ['age', 'score'], say."
         )
     wanted = None if columns is None else list(dict.fromkeys(columns))
+    placeholders = check_placeholders(missing_values)
     paths = _paths(where)
     if paths is None:
         schema, read, rows = stream(where, wanted)
-        return Source(schema, (Piece("stream", rows=rows),), read, batch_rows, allow_missing)
-    schema, pieces = _pieces(paths, wanted, piece_rows)
-    return Source(schema, pieces, _read_file, batch_rows, allow_missing)
+        return Source(schema, (Piece("stream", rows=rows),), read, batch_rows, allow_missing, placeholders)
+    schema, pieces = _pieces(paths, wanted, piece_rows, placeholders)
+    read_file = partial(_read_file, placeholders=placeholders)
+    return Source(schema, pieces, read_file, batch_rows, allow_missing, placeholders)
 
 
 def _paths(where: Any) -> list[str] | None:
@@ -133,7 +150,7 @@ class _Look:
     groups: tuple[int, ...] | None  # rows of each row group
 
 
-def _look(path: str) -> _Look:
+def _look(path: str, placeholders: tuple[str, ...] = ()) -> _Look:
     groups = None
     with naming(path):
         mark = fingerprint(path)
@@ -149,7 +166,7 @@ def _look(path: str) -> _Look:
                     schema, facts = whole.schema_arrow, whole.metadata
                     groups = tuple(facts.row_group(j).num_rows for j in range(facts.num_row_groups))
             elif form.name == "csv":
-                with _csv(file, form) as reader:
+                with _csv(file, form, placeholders=placeholders) as reader:
                     schema = reader.schema
             else:
                 schema = _ipc(file, form).schema
@@ -159,14 +176,15 @@ def _look(path: str) -> _Look:
 
 
 def _pieces(
-    paths: list[str], columns: list[str] | None, piece_rows: int
+    paths: list[str], columns: list[str] | None, piece_rows: int, placeholders: tuple[str, ...]
 ) -> tuple[pa.Schema, tuple[Piece, ...]]:
+    look_at = partial(_look, placeholders=placeholders)
     looks: Iterable[_Look]
     if any(map(is_url, paths)):
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            looks = list(pool.map(_look, paths))
+            looks = list(pool.map(look_at, paths))
     else:
-        looks = map(_look, paths)
+        looks = map(look_at, paths)
     schema, pieces = None, []
     for look in looks:
         schema = _joined(schema, look, columns, paths[0])
@@ -197,6 +215,7 @@ def _joined(schema: pa.Schema | None, look: _Look, columns: list[str] | None, fi
     if look.form.name == "csv":
         with naming(look.path):
             check_text(mine)
+            check_separators(look.form, mine.names)
     if schema is None:
         return mine
     if columns is None and len(mine.names) < len(look.schema.names):
@@ -229,7 +248,9 @@ def _cuts(groups: Sequence[int], piece_rows: int) -> list[tuple[int, int]]:
     return cuts
 
 
-def _read_file(piece: Piece, schema: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+def _read_file(
+    piece: Piece, schema: pa.Schema, batch_rows: int, *, placeholders: tuple[str, ...] = ()
+) -> Iterator[pa.RecordBatch]:
     form, names = piece.form, list(schema.names)
     assert form is not None  # noqa: S101  (a piece of a file has one)
     with opened(piece.path) as file:
@@ -244,25 +265,19 @@ def _read_file(piece: Piece, schema: pa.Schema, batch_rows: int) -> Iterator[pa.
                     reader = _parquet(file, whole.metadata) if _fits(whole, group, names) else whole
                     yield from reader.iter_batches(batch_rows, [group], names, use_threads=False)
         elif form.name == "csv":
-            with _csv(file, form, schema) as reader:
+            with _csv(file, form, schema, placeholders) as reader:
                 yield from reader
         else:
             reader = _ipc(file, form, names)
             many = form.name == "arrow"
-            yield from (map(reader.get_batch, range(reader.num_record_batches)) if many else reader)
+            batches = map(reader.get_batch, range(reader.num_record_batches)) if many else reader
+            yield from map(checked_batch, batches)
 
 
 def _parquet(file: Any, at_once: Any = None) -> Any:
     """Read columns through a window, or each row group at once if the metadata of the file are given."""
-    import pyarrow.parquet
-
-    return pyarrow.parquet.ParquetFile(
-        file,
-        metadata=at_once,
-        buffer_size=_WINDOW if at_once is None else 0,
-        pre_buffer=at_once is not None,
-        page_checksum_verification=True,
-    )
+    window = _WINDOW if at_once is None else 0
+    return open_parquet(file, metadata=at_once, buffer_size=window, pre_buffer=at_once is not None)
 
 
 def _fits(whole: Any, group: int, columns: Sequence[str]) -> bool:
@@ -273,11 +288,11 @@ def _fits(whole: Any, group: int, columns: Sequence[str]) -> bool:
     return sum(chunk.total_compressed_size for chunk in wanted) <= _REQUEST
 
 
-def _csv(file: Any, form: Form, schema: pa.Schema | None = None) -> Any:
+def _csv(file: Any, form: Form, schema: pa.Schema | None = None, placeholders: tuple[str, ...] = ()) -> Any:
     import pyarrow.csv
 
     types = None if schema is None else dict(zip(schema.names, schema.types, strict=True))
-    parse, convert = csv_options(form, None if types is None else list(types), types)
+    parse, convert = csv_options(form, None if types is None else list(types), types, placeholders)
     read = pyarrow.csv.ReadOptions(encoding=form.encoding, block_size=_BLOCK, use_threads=False)
     plain = _unpacked(file, form)
     return pyarrow.csv.open_csv(plain, read_options=read, parse_options=parse, convert_options=convert)

@@ -6,6 +6,8 @@ functions, so that this room can be imported without it.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
 import csv
 import difflib
@@ -14,7 +16,7 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -25,8 +27,15 @@ if TYPE_CHECKING:
 
 SAMPLE = 65_536  # bytes that are looked at to tell what a file is
 _DELIMITERS = ",;\t|"
-_COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+")
-_POINT_NUMBER = re.compile(r"[+-]?\d+\.\d+")
+_SPACES = "' \u00a0\u2009\u202f"  # signs between thousands beside comma and point
+# Numbers with a decimal sign and, maybe, other signs between thousands.
+_WRITTEN = {
+    sign: re.compile(rf"[+-]?(\d{{1,3}}([{other}{_SPACES}]\d{{3}})+|\d+)(\{sign}\d+)?")
+    for sign, other in ((",", "."), (".", ","))
+}
+# What may be thousands as well as a number with three decimals.
+_AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
+_INTEGER = re.compile(r"[+-]?\d+")
 
 
 @dataclass(frozen=True)
@@ -38,13 +47,18 @@ class Form:
     encoding: str = "utf8"
     delimiter: str = ","
     decimal: str = "."
+    shown: str = ""  # the decimal signs that cells show beyond doubt
+    ambiguous: tuple[tuple[str, str], ...] = ()  # columns, each with a cell, that may hold thousands
 
 
-def read_table(path: PathLike, *, columns: Sequence[str] | None = None) -> pa.Table:
+def read_table(
+    path: PathLike, *, columns: Sequence[str] | None = None, missing_values: Sequence[str | float] = ()
+) -> pa.Table:
     """Columns of a CSV, Parquet or Arrow file as a pyarrow Table, which ``frhsic.data`` takes as it is.
 
-    Delimiter (comma, semicolon, tab, bar), decimal comma, encoding (UTF-8, UTF-16) and gzip of a CSV are told
-    by its first lines; these must name the columns. Empty cells, "NA", "NaN" and "null" are missing.
+    Delimiter (comma, semicolon, tab, bar), decimal comma, encoding (UTF-8; UTF-16 and UTF-32 with a byte
+    order mark) and gzip of a CSV are told by its first lines; these must name the columns. Empty cells, "NA",
+    "NaN" and "null" are missing. Signs between thousands ("1.234,56") are read where cells leave no doubt.
 
     Parameters
     ----------
@@ -52,6 +66,8 @@ def read_table(path: PathLike, *, columns: Sequence[str] | None = None) -> pa.Ta
         A regular file; what it is, is told by its content.
     columns : sequence of str, optional
         The columns to read, in this order; by default all.
+    missing_values : sequence of str or number, optional
+        Placeholders such as "unknown" and -999: cells that stand for no value, in every column that is read.
 
     Returns
     -------
@@ -73,6 +89,7 @@ def read_table(path: PathLike, *, columns: Sequence[str] | None = None) -> pa.Ta
     ...     read_table(f"{folder}/t.csv", columns=["score"]).to_pydict()
     {'score': [0.2, 0.7]}
     """
+    placeholders = check_placeholders(missing_values)
     with _understood(path) as form:
         names = _names(path, form)
         wanted = names if columns is None else list(dict.fromkeys(columns))
@@ -85,7 +102,10 @@ def read_table(path: PathLike, *, columns: Sequence[str] | None = None) -> pa.Ta
                 f"'path' must be a table with distinct column names. Got {show(doubled[:1])} twice. "
                 "Rename one of the two."
             )
-        table = _read(path, form, wanted)
+        check_separators(form, wanted)
+        table = without_placeholders(_read(path, form, wanted, placeholders), placeholders, convert=True)
+        if form.name == "csv":
+            table = _without_separators(table, form)
     if table.num_rows == 0:
         raise ValueError(
             f"'path' must be a table with rows. Got 0 rows under {len(names)} column names. "
@@ -129,6 +149,69 @@ def drop_missing(
         there = pc.invert(pc.is_null(column, nan_is_null=pa.types.is_floating(column.type)))
         keep = there if keep is None else pc.and_(keep, there)
     return table if keep is None else table.filter(keep)
+
+
+def check_placeholders(missing_values: object) -> tuple[str, ...]:
+    """Return placeholders as text, or refuse what is none."""
+    if isinstance(missing_values, str) or not isinstance(missing_values, Iterable):
+        raise TypeError(
+            "'missing_values' must be a list of strings or numbers. "
+            f"Got '{type(missing_values).__name__}'. Write ['unknown', -999], say."
+        )
+    found = tuple(str(value).strip() for value in missing_values)
+    if "" in found:
+        raise ValueError(
+            "'missing_values' must be text or numbers. Got an empty one. "
+            "Leave it out: empty cells are missing anyway."
+        )
+    return found
+
+
+def without_placeholders(
+    table: pa.Table | pa.RecordBatch, placeholders: Sequence[str], *, convert: bool = False
+) -> pa.Table | pa.RecordBatch:
+    """Return a table with missing values in the place of placeholders.
+
+    With ``convert``, a column of text that has only numbers left then becomes one of numbers.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> table = pa.table({"age": [31, -999], "job": ["chef", "unknown"]})
+    >>> without_placeholders(table, ["unknown", "-999"]).to_pydict()
+    {'age': [31, None], 'job': ['chef', None]}
+    """
+    if not placeholders:
+        return table
+    pa = need_pyarrow()
+    import pyarrow.compute as pc
+
+    numbers = []
+    for text in placeholders:
+        with contextlib.suppress(ValueError):
+            numbers.append(float(text))
+    fields, columns = list(table.schema), list(table.columns)
+    for j, (field, column) in enumerate(zip(fields, columns, strict=True)):
+        kind = field.type
+        labels = pa.types.is_dictionary(kind)
+        if labels or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            # Of categories only the labels are looked at; their type stays.
+            text = column.cast(kind.value_type) if labels else column
+            if not (pa.types.is_string(text.type) or pa.types.is_large_string(text.type)):
+                continue
+            gone = pc.is_in(pc.utf8_trim_whitespace(text), pa.array(placeholders, text.type))
+        elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            gone = pc.is_in(column.cast(pa.float64(), safe=False), pa.array(numbers, pa.float64()))
+        else:
+            continue
+        if not pc.any(gone).as_py():
+            continue
+        column = pc.if_else(gone, pa.scalar(None, kind), column)
+        if convert and not labels and pa.types.is_string(kind):
+            with contextlib.suppress(pa.ArrowInvalid):
+                column = column.cast(pa.float64())
+        fields[j], columns[j] = field.with_type(column.type), column
+    return type(table).from_arrays(columns, schema=pa.schema(fields, table.schema.metadata))
 
 
 def write_table(columns: Any, path: PathLike) -> None:
@@ -229,6 +312,8 @@ def in_our_words() -> Iterator[None]:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise _damaged("a gzip file that ends too early") from None
+    except binascii.Error:
+        raise _damaged("a Parquet footer that contradicts itself") from None
     except pa.ArrowException as error:
         raise _damaged(_first_line(error)) from None
     except OSError as error:
@@ -264,6 +349,8 @@ def _form(sample: bytes, packed: bool) -> Form:
     if sample.startswith(b"\xff\xff\xff\xff"):
         return Form("stream", packed)
     encoding = "utf16" if sample.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf8"
+    if sample.startswith((b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")):
+        encoding = "utf32"
     if encoding == "utf8" and (b"\x00" in sample or sample.startswith((b"PK\x03\x04", b"FEA1", b"\x28\xb5"))):
         what = "a zip archive or spreadsheet" if sample.startswith(b"PK") else "other binary data"
         raise ValueError(
@@ -275,13 +362,64 @@ def _form(sample: bytes, packed: bool) -> Form:
     # The last line of a sample may be cut.
     lines = [line for line in (lines[:-1] if len(sample) >= SAMPLE and len(lines) > 1 else lines) if line]
     delimiter = _delimiter(lines[:50])
-    fields = [field.strip() for row in csv.reader(lines[1:50], delimiter=delimiter) for field in row]
-    comma = (
-        delimiter != ","
-        and any(_COMMA_NUMBER.fullmatch(field) for field in fields)
-        and not any(_POINT_NUMBER.fullmatch(field) for field in fields)
-    )
-    return Form("csv", packed, encoding, delimiter, "," if comma else ".")
+    try:
+        header, *rows = csv.reader(lines, delimiter=delimiter)
+    except (csv.Error, ValueError):  # the reader will say what is wrong
+        header, rows = [], []
+    cells = [[field.strip() for field in column] for column in zip(*rows, strict=False)]
+    shown = "".join(sign for sign in ",." if any(_shows(cell, sign) for column in cells for cell in column))
+    decimal = "," if shown == "," and delimiter != "," else "."
+    ambiguous: list[tuple[str, str]] = []
+    if not shown and delimiter != ",":
+        some = {cell[-4] for column in cells for cell in column if _AMBIGUOUS.fullmatch(cell)}
+        decimal = "," if some == {","} else "."
+        for name, column in zip(header, cells, strict=False):
+            separated = [cell for cell in column if _AMBIGUOUS.fullmatch(cell)]
+            # 1.234 beside 987: as thousands these are 1234 and 987, as decimals they are in another order.
+            if separated and any(map(_INTEGER.fullmatch, column)):
+                ambiguous.append((name, separated[0]))
+    return Form("csv", packed, encoding, delimiter, decimal, shown, tuple(ambiguous))
+
+
+def _shows(cell: str, sign: str) -> bool:
+    """Return whether a number can only be written with this decimal sign."""
+    other = "," if sign == "." else "."
+    if not _WRITTEN[sign].fullmatch(cell) or _AMBIGUOUS.fullmatch(cell):
+        return False
+    return sign in cell or cell.count(other) > 1
+
+
+def check_separators(form: Form, columns: Sequence[str]) -> None:
+    """Refuse columns in which a sign may stand between thousands or before decimals."""
+    for name, cell in form.ambiguous:
+        if name in columns:
+            raise ValueError(
+                f"'path' must have numbers of one meaning in column {show([name])}. Got {show([cell])} "
+                "beside whole numbers, which may be thousands or have three decimals. Write numbers without "
+                "signs between thousands."
+            )
+
+
+def _without_separators(table: pa.Table, form: Form) -> pa.Table:
+    """Return a table with numbers in the place of columns of text such as "1.234,56"."""
+    pa = need_pyarrow()
+    import pyarrow.compute as pc
+
+    for j, field in enumerate(table.schema):
+        if not pa.types.is_string(field.type):
+            continue
+        column = table.column(j)
+        cells = [cell.strip() for cell in pc.unique(column).to_pylist() if cell is not None]
+        # Where the file shows a decimal sign, the other one is none.
+        possible = [sign for sign in ",." if form.shown in ("", sign)]
+        possible = [sign for sign in possible if all(map(_WRITTEN[sign].fullmatch, cells))]
+        if len(possible) != 1 or not any("," in cell or "." in cell for cell in cells):
+            continue
+        sign = possible[0]
+        plain = pc.replace_substring_regex(column, f"[{'.' if sign == ',' else ','}{_SPACES}]", "")
+        numbers = pc.replace_substring(plain, sign, ".").cast(pa.float64())
+        table = table.set_column(j, field.with_type(numbers.type), numbers)
+    return table
 
 
 def _delimiter(lines: Sequence[str]) -> str:
@@ -302,16 +440,12 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 
 def _names(path: PathLike, form: Form) -> list[str]:
-    import pyarrow.parquet
-
     if form.name == "csv":
         names = _first_row(path, form)
     else:
         with _native(path, form) as source:
             schema = (
-                pyarrow.parquet.ParquetFile(source).schema_arrow
-                if form.name == "parquet"
-                else _ipc(source, form).schema
+                open_parquet(source).schema_arrow if form.name == "parquet" else _ipc(source, form).schema
             )
         names = list(schema.names)
     if not names:
@@ -330,21 +464,20 @@ def _first_row(path: PathLike, form: Form) -> list[str]:
             raise _damaged("a first line that is no CSV") from None
 
 
-def _read(path: PathLike, form: Form, columns: list[str]) -> pa.Table:
+def _read(path: PathLike, form: Form, columns: list[str], placeholders: Sequence[str] = ()) -> pa.Table:
     pa = need_pyarrow()
     import pyarrow.csv
-    import pyarrow.parquet
 
     with _native(path, form) as source:
         if form.name == "parquet":
-            return pyarrow.parquet.ParquetFile(source).read(columns=columns)
+            return open_parquet(source).read(columns=columns)
         if form.name != "csv":
             reader = _ipc(source, form)
             count = reader.num_record_batches if form.name == "arrow" else None
             batches = reader if count is None else (reader.get_batch(j) for j in range(count))
-            parts = [pa.Table.from_batches([batch]).select(columns) for batch in batches]
+            parts = [pa.Table.from_batches([checked_batch(batch)]).select(columns) for batch in batches]
             return pa.concat_tables(parts) if parts else reader.schema.empty_table().select(columns)
-        parse, convert = csv_options(form, columns)
+        parse, convert = csv_options(form, columns, placeholders=placeholders)
         read = pyarrow.csv.ReadOptions(encoding=form.encoding)
         table = pyarrow.csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
     check_text(table.schema)
@@ -352,7 +485,10 @@ def _read(path: PathLike, form: Form, columns: list[str]) -> pa.Table:
 
 
 def csv_options(
-    form: Form, columns: Sequence[str] | None = None, types: dict[str, Any] | None = None
+    form: Form,
+    columns: Sequence[str] | None = None,
+    types: dict[str, Any] | None = None,
+    placeholders: Sequence[str] = (),
 ) -> tuple[Any, Any]:
     """Say how a CSV is cut into cells, and how cells become values (of ``types``, where known)."""
     import pyarrow.csv
@@ -362,8 +498,9 @@ def csv_options(
         include_columns=columns,
         column_types=types,
         strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
+        quoted_strings_can_be_null=bool(placeholders),  # a placeholder is one in quotes too
         decimal_point=form.decimal,
+        null_values=[*pyarrow.csv.ConvertOptions().null_values, *placeholders],
     )
     return parse, convert
 
@@ -373,6 +510,36 @@ def check_text(schema: pa.Schema) -> None:
     for field in schema:
         if need_pyarrow().types.is_binary(field.type):
             raise _not_utf8(f" in column {show([field.name])}")
+
+
+def open_parquet(source: Any, **options: Any) -> Any:
+    """Open a Parquet file so that pages are compared with their checksums, where their writer gave them any.
+
+    The footer has no checksum. What it says twice must agree: a row group that lost rows there would
+    otherwise be read without them.
+    """
+    import pyarrow.parquet
+
+    file = pyarrow.parquet.ParquetFile(source, page_checksum_verification=True, **options)
+    facts, stored = file.metadata, (file.metadata.metadata or {}).get(b"ARROW:schema")
+    # Not row_group(j).column(k): pyarrow ends the process there if the damage is in the statistics.
+    agrees = sum(facts.row_group(j).num_rows for j in range(facts.num_row_groups)) == facts.num_rows
+    if stored is not None:
+        pa = need_pyarrow()
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored)))
+        is_binary = pa.types.is_binary
+        agrees &= [(field.name, is_binary(field.type)) for field in schema] == [
+            (field.name, is_binary(field.type)) for field in file.schema_arrow
+        ]
+    if not agrees:
+        raise _damaged("a Parquet footer that contradicts itself")
+    return file
+
+
+def checked_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Refuse a batch of an Arrow file whose offsets or text cannot be right. The format has no checksums."""
+    batch.validate(full=True)
+    return batch
 
 
 def _ipc(source: Any, form: Form) -> Any:

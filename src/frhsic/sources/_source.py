@@ -7,11 +7,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from frhsic.sources._files import Form, absent_columns, drop_missing, need_pyarrow, show
+from frhsic.sources._files import (
+    Form,
+    absent_columns,
+    drop_missing,
+    need_pyarrow,
+    show,
+    without_placeholders,
+)
 from frhsic.sources._stores import fingerprint, naming, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+QUERY = "query"  # the name of the piece of a database
+_OR_ALLOW = "or open it with allow_missing=True and leave them out of each batch by drop_missing."
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,8 @@ class Source:
         The most rows of a batch.
     allow_missing : bool
         Whether batches may hold missing values; if not, reading them refuses.
+    missing_values : tuple of str
+        Placeholders that are read as missing values.
 
     Examples
     --------
@@ -77,6 +90,7 @@ class Source:
     _read: _Read
     batch_rows: int
     allow_missing: bool
+    missing_values: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -114,7 +128,8 @@ class Source:
             _check_unchanged(piece)
             count = 0
             for large in self._read(piece, self.schema, self.batch_rows):
-                for batch in _cut(_as_schema(large, self.schema, name), self.batch_rows):
+                whole = without_placeholders(_as_schema(large, self.schema, name), self.missing_values)
+                for batch in _cut(whole, self.batch_rows):
                     if not self.allow_missing:
                         _check_missing(batch, name, piece.first_row + count)
                     count += batch.num_rows
@@ -211,10 +226,12 @@ def _check_missing(batch: pa.RecordBatch, source: str, before: int) -> None:
         count = pc.sum(gaps).as_py()
         if count:
             first = before + pc.index(gaps, True).as_py()
+            cure = "Fill or drop these rows, "
+            if source == QUERY:
+                cure = f"Add 'WHERE {name[:60]} IS NOT NULL' to the query, "
             raise ValueError(
                 f"'{source}' must have no missing values in column {show([name])}. Got {count} (null or NaN) "
-                f"in its first {before + batch.num_rows} rows, the first in row {first}. Fill or drop these "
-                "rows, or open it with allow_missing=True and leave them out of each batch by drop_missing."
+                f"in its first {before + batch.num_rows} rows, the first in row {first}. {cure}{_OR_ALLOW}"
             )
 
 

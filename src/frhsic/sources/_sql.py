@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from frhsic.sources._files import need_pyarrow, show
-from frhsic.sources._source import Piece, Source, check_count
+from frhsic.sources._source import QUERY, Piece, Source, check_count
 from frhsic.sources._streams import Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _BATCH_BYTES = 4 << 20  # of a batch as the driver makes it, before it is cut to rows
+_BEGIN = "set transaction isolation level repeatable read, read only"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # By what libpq says; none of it is repeated.
 _REFUSALS = {
@@ -43,8 +45,9 @@ _REFUSALS = {
 def open_sql(database: str, query: str, *, batch_rows: int = 65_536, allow_missing: bool = False) -> Source:
     """Open the result of a query on PostgreSQL, to be read as record batches in bounded memory.
 
-    The query runs in a transaction that may only read, anew for each pass over the source. Columns of type
-    numeric become float64.
+    Each pass over the source runs the query again, in a transaction that may only read. All passes see the
+    database as it was when the source was opened: a second connection keeps that snapshot until the source is
+    dropped. Columns of type numeric become float64.
 
     Parameters
     ----------
@@ -84,7 +87,17 @@ def open_sql(database: str, query: str, *, batch_rows: int = 65_536, allow_missi
         raise ValueError(address.problem)
     need_pyarrow()
     check_count("batch_rows", batch_rows)
-    with _asking(address) as cursor:
+    snapshot = _Snapshot(address)
+    try:
+        schema = _schema(snapshot, query)
+    except BaseException:
+        snapshot.close()  # a traceback may keep it alive
+        raise
+    return Source(schema, (Piece(QUERY),), Stream(partial(_rows, snapshot, query)), batch_rows, allow_missing)
+
+
+def _schema(snapshot: _Snapshot, query: str) -> pa.Schema:
+    with _asking(snapshot) as cursor:
         whole = _asked(lambda: cursor.adbc_execute_schema(query))
     if not whole.names:
         raise ValueError("'query' must return columns. Got none. Write a SELECT.")
@@ -93,10 +106,7 @@ def open_sql(database: str, query: str, *, batch_rows: int = 65_536, allow_missi
         raise ValueError(
             f"'query' must return columns of distinct names. Got {show(doubled[:1])} twice. Write: x AS name."
         )
-    schema = need_pyarrow().schema([(column.name, _type(column)) for column in whole])
-    return Source(
-        schema, (Piece("query"),), Stream(partial(_rows, address, query)), batch_rows, allow_missing
-    )
+    return need_pyarrow().schema([(column.name, _type(column)) for column in whole])
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +147,25 @@ def _address(database: str) -> _Address:
     return _Address(database, f"'{host}'" if plain and host else "this address")
 
 
-@contextlib.contextmanager
-def _asking(address: _Address) -> Iterator[Any]:
-    """Connect, and begin a transaction that may only read."""
+class _Snapshot:
+    """A state of the database that several connections see, kept by an open transaction."""
+
+    def __init__(self, address: _Address) -> None:
+        self.address = address
+        connection = _connected(address)
+        self.close = weakref.finalize(self, _close, connection)
+        with connection.cursor() as cursor:
+            _asked(lambda: cursor.execute(_BEGIN))
+            _asked(lambda: cursor.execute("select pg_export_snapshot() as name"))
+            self.name: str = _asked(cursor.fetchone)[0]
+
+
+def _close(connection: Any) -> None:
+    with contextlib.suppress(Exception):  # the server may have cut it
+        connection.close()
+
+
+def _connected(address: _Address) -> Any:
     try:
         from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
     except ImportError as error:
@@ -154,8 +180,26 @@ def _asking(address: _Address) -> Iterator[Any]:
             f"'database' must be reachable with this user and password. Got {why} from {address.host}. "
             "Check the URL, in which signs such as @ / : in a password are written as %40 %2F %3A."
         )
-    with connection, connection.cursor() as cursor:
-        _asked(lambda: cursor.execute("set transaction read only"))
+    return connection
+
+
+@contextlib.contextmanager
+def _asking(snapshot: _Snapshot) -> Iterator[Any]:
+    """Connect, and begin a transaction that may only read what the snapshot shows."""
+    with _connected(snapshot.address) as connection, connection.cursor() as cursor:
+        _asked(lambda: cursor.execute(_BEGIN))
+        try:
+            cursor.execute(f"set transaction snapshot '{snapshot.name}'")
+        except Exception:
+            gone = True
+        else:
+            gone = False
+        if gone:
+            raise ConnectionError(
+                "'database' must keep the snapshot that was taken when the source was opened. Got none: the "
+                "server ended the idle connection that holds it. Open the source again, or raise "
+                "idle_in_transaction_session_timeout."
+            )
         yield cursor
 
 
@@ -188,8 +232,8 @@ def _objection(error: Exception) -> str:
     return f"an error while it ran{code}. The server's own tools show its words, which may quote the data"
 
 
-def _rows(address: _Address, query: str, _columns: list[str], _batch_rows: int) -> Iterator[pa.RecordBatch]:
-    with _asking(address) as cursor:
+def _rows(snapshot: _Snapshot, query: str, _columns: list[str], _batch_rows: int) -> Iterator[pa.RecordBatch]:
+    with _asking(snapshot) as cursor:
         cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
         _asked(lambda: cursor.execute(query))
         with _asked(cursor.fetch_record_batch) as reader:

@@ -72,9 +72,21 @@ def _again(batches: Callable[[], Iterable[pa.RecordBatch]]) -> _Start:
 
 
 def _dataset(dataset: Any) -> _Start:
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, ParquetFragmentScanOptions
+
+    options = None
+    if isinstance(dataset, FileSystemDataset) and isinstance(dataset.format, ParquetFileFormat):
+        # Options that the caller set (keys of encrypted files, say) stay as they are.
+        plain = dataset.format.default_fragment_scan_options == ParquetFragmentScanOptions()
+        options = ParquetFragmentScanOptions(page_checksum_verification=True) if plain else None
     # pyarrow decodes whole row groups of a dataset, whatever is asked of it; at least one after the other.
     return lambda columns, batch_rows: dataset.scanner(
-        columns=columns, batch_size=batch_rows, batch_readahead=1, fragment_readahead=1, use_threads=False
+        columns=columns,
+        batch_size=batch_rows,
+        batch_readahead=1,
+        fragment_readahead=1,
+        fragment_scan_options=options,
+        use_threads=False,
     ).to_batches()
 
 

@@ -39,6 +39,7 @@ class Partials:
             "types": [str(field.type) for field in source.schema],
             "batch_rows": source.batch_rows,
             "allow_missing": source.allow_missing,
+            "missing_values": list(source.missing_values),
             "versions": [version("frhsic"), torch.__version__],
         }
 

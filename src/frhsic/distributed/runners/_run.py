@@ -57,6 +57,7 @@ def sketch_source(
     weights: str | None = None,
     given: str | None = None,
     ids: str | None = None,
+    groups: str | None = None,
     engine: Engine = Local(),  # noqa: B008
     partials: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
@@ -80,6 +81,9 @@ def sketch_source(
     ids : str, optional
         A column of integers that tells rows apart, which draws groups and stored rows; by default the name
         of the file and the number of the row in it.
+    groups : str, optional
+        The column of whole numbers or strings that tells independent units apart, where a unit (a customer)
+        may have several rows: see :meth:`HSICSketch.update`.
     engine : Engine, default=Local()
         ``Local()``, ``Pool(workers)`` or ``Ray(address)``. A stream or a database can only be read locally.
     partials : path, optional
@@ -109,7 +113,7 @@ def sketch_source(
     >>> sketch_source(scores, HSICSketch(Gaussian(2.0), Gaussian(20.0)), z="score", s="age").n_rows
     72
     """
-    columns = _columns(source, z, s, weights, given, ids)
+    columns = _columns(source, z, s, weights, given, ids, groups)
     if sketch.n_rows:
         raise ValueError(
             f"'sketch' must be empty. Got one of {sketch.n_rows} rows. Pass a new one, and add the two up."
@@ -170,9 +174,10 @@ def _columns(
     weights: str | None,
     given: str | None,
     ids: str | None,
+    groups: str | None,
 ) -> Columns:
     z, s = ([names] if isinstance(names, str) else list(names) for names in (z, s))
-    single = {"weights": weights, "given": given, "ids": ids}
+    single = {"weights": weights, "given": given, "ids": ids, "groups": groups}
     for argument, names in {"z": z, "s": s, **{k: [v] for k, v in single.items() if v is not None}}.items():
         absent = [name for name in names if name not in source.columns]
         if absent or not names or len(set(names)) < len(names):
@@ -181,7 +186,7 @@ def _columns(
                 f"'{argument}' must name columns of the source, each once: {', '.join(source.columns[:20])}. "
                 f"Got {got}. Correct the name, or open the source with that column."
             )
-    return Columns(tuple(z), tuple(s), weights, given, ids)
+    return Columns(tuple(z), tuple(s), weights, given, ids, groups)
 
 
 def _units(pieces: Sequence[Piece]) -> list[Unit]:

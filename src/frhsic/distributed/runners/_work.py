@@ -36,11 +36,12 @@ class Columns:
     weights: str | None = None
     given: str | None = None
     ids: str | None = None
+    groups: str | None = None
 
     @property
     def names(self) -> list[str]:
         """All of them, each once."""
-        single = [name for name in (self.weights, self.given, self.ids) if name is not None]
+        single = [name for name in (self.weights, self.given, self.ids, self.groups) if name is not None]
         return list(dict.fromkeys((*self.z, *self.s, *single)))
 
 
@@ -103,6 +104,11 @@ class Job:
                 _consecutive(first_id, batch.num_rows)
                 if columns.ids is None
                 else batch.column(columns.ids).to_numpy(zero_copy_only=False)
+            ),
+            groups=(
+                None
+                if columns.groups is None
+                else batch.column(columns.groups).to_numpy(zero_copy_only=False)
             ),
         )
 
