@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks._protocol import SEEDS, Array, Data, Seen, dataset, published, score_of, see, small_parts
 from benchmarks._record import DOCS, Runs
 from frhsic import HSIC
-from frhsic.inference import certify
+from frhsic.inference.bounds import certify
 from frhsic.kernels import Gaussian
 
 LAMS = (0.1, 1.0, 10.0, 100.0, 1000.0)

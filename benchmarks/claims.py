@@ -24,13 +24,13 @@ from scipy.stats import norm
 
 from benchmarks._record import write_section
 from benchmarks._simulate import Array, Task, binomial_interval, chunks, draws_of, most, opened, rng, spread
+from frhsic._progress import Progress
 from frhsic.auditing import Attribute, Audit, Claim, Column, Measured
 from frhsic.auditing._audit import _column, gather
 from frhsic.auditing._claims import Evidence, Shares, claims_of
 from frhsic.auditing._parts import Asked
 from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import HSIC
-from frhsic.engine._progress import Progress
 from frhsic.inference import Curve, Interval, TestResult, equivalence_test, independence_test
 from frhsic.kernels import Delta, Gaussian
 

@@ -33,7 +33,8 @@ from benchmarks._simulate import (
 from benchmarks.convergence import population_eipm, population_hsic
 from frhsic import EIPM, GDP, HSIC, DistanceCovariance
 from frhsic.dependence import Dependence
-from frhsic.inference import Curve, certify, conditional_curve, confidence_interval, gdp_from_band
+from frhsic.inference import Curve, conditional_curve, confidence_interval, gdp_from_band
+from frhsic.inference.bounds import certify
 from frhsic.kernels import Gaussian
 
 LEVEL = 0.95

@@ -25,11 +25,11 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks._protocol import SEEDS, split_of
 from benchmarks._record import RESULTS, Runs
 from frhsic import GDP, HSIC, FRHSICClassifier, Penalty, Training
-from frhsic.dependence import FeatureHSIC
-from frhsic.distributed.collectives import all_mean
+from frhsic.collectives import all_mean
 from frhsic.engine import GlobalBatch, make_net
 from frhsic.engine.nets import binary_cross_entropy
 from frhsic.kernels import Gaussian, Linear
+from frhsic.sketching import FeatureHSIC
 
 LAMS, EPOCHS, BATCH, RATE = (0.0, 1.0, 10.0), 30, 256, 1e-3
 WAYS = ("estimator", "1 process", "2 processes")

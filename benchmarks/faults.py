@@ -25,9 +25,9 @@ import numpy as np
 
 from benchmarks._processes import descendants, title
 from benchmarks._record import provenance, write
-from frhsic.dependence import HSICSketch
-from frhsic.distributed.runners import Engine, Local, Pool, Progress, Ray, sketch_source
 from frhsic.kernels import Gaussian
+from frhsic.runners import Engine, Local, Pool, Progress, Ray, sketch_source
+from frhsic.sketching import HSICSketch
 from frhsic.sources import open_source, write_table
 
 FILES, ROWS, PATIENCE = 40, 250_000, 600.0
@@ -175,7 +175,7 @@ def ray_node(case: Case) -> str:
 
 def _warm() -> None:
     """Load what a task needs, so that it begins at once."""
-    import frhsic.distributed.runners  # noqa: F401
+    import frhsic.runners  # noqa: F401
 
 
 def _busy(pid: int) -> list[int]:

@@ -15,9 +15,9 @@ from scipy import stats
 
 from benchmarks._record import RESULTS, write_section
 from benchmarks._simulate import SIMULTANEOUS, Task, binomial_interval, chunks, draws_of, opened, rng, spread
-from frhsic.dependence import HSICSketch
 from frhsic.inference import independence_test, independence_tests
 from frhsic.kernels import Delta, Gaussian
+from frhsic.sketching import HSICSketch
 
 ALPHA = 0.05
 DRAWS, DRAWS_OF_MILLIONS = 1_000, 200

@@ -25,7 +25,7 @@ import torch
 
 from benchmarks._record import provenance, write
 from benchmarks._simulate import rng
-from frhsic.dependence import HSICSketch
+from frhsic.sketching import HSICSketch
 from frhsic.sources import open_source, open_sql
 
 ROWS, SAMPLE, CHUNK = 5_000_000, 5_000, 100_000

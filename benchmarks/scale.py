@@ -24,8 +24,8 @@ import torch
 from benchmarks._processes import cpu_seconds, descendants, peak_memory, title
 from benchmarks._record import provenance, write
 from benchmarks._simulate import rng
-from frhsic.dependence import HSICSketch
-from frhsic.distributed.runners import Engine, Local, Pool, Progress, Ray, sketch_source
+from frhsic.runners import Engine, Local, Pool, Progress, Ray, sketch_source
+from frhsic.sketching import HSICSketch
 from frhsic.sources import Source, open_source
 
 ROWS, FILES, GROUPS, PAIRS = 10**8, 50, 10, 20

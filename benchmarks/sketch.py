@@ -16,9 +16,9 @@ import torch
 
 from benchmarks._simulate import Array, Task, binomial_interval, chunks, draws_of, opened, rng, spread
 from frhsic import GDP, HSIC
-from frhsic.dependence import HSICSketch
 from frhsic.inference import confidence_interval, independence_test
 from frhsic.kernels import Gaussian
+from frhsic.sketching import HSICSketch
 
 LAWS = ("linear", "u-shaped", "heteroscedastic", "mixed columns", "scores by age")
 WIDTHS, SIZES, DRAWS, CHUNK = (8, 1), (5_000, 10_000), 200, 10

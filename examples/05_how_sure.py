@@ -11,12 +11,12 @@ import numpy as np
 
 from frhsic import GDP
 from frhsic.inference import (
-    certify,
     conditional_curve,
     confidence_interval,
     equivalence_test,
     independence_test,
 )
+from frhsic.inference.bounds import certify
 
 rng = np.random.default_rng(0)
 age = rng.integers(18, 91, 3_000)

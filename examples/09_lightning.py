@@ -14,12 +14,12 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from frhsic import GDP, Penalty
+from frhsic.collectives import all_mean, n_processes
 from frhsic.datasets import make_u_shaped
-from frhsic.dependence import FeatureHSIC
-from frhsic.distributed.collectives import all_mean, n_processes
 from frhsic.engine import GlobalBatch, make_net
 from frhsic.engine.nets import binary_cross_entropy
 from frhsic.kernels import Gaussian, Linear
+from frhsic.sketching import FeatureHSIC
 
 
 class Model(lightning.LightningModule):

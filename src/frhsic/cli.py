@@ -336,7 +336,7 @@ def _large(
 
 
 def _engine(name: str, source: Source) -> Any:
-    from frhsic.distributed.runners import Local, Pool, Ray
+    from frhsic.runners import Local, Pool, Ray
 
     if name == "auto":
         files = all(piece.path for piece in source.pieces)
@@ -1425,8 +1425,8 @@ def _scores(model: Any, x: pa.Table) -> dict[str, Any]:
     import numpy as np
     from sklearn.pipeline import Pipeline
 
+    from frhsic._progress import Progress
     from frhsic.data import to_matrix
-    from frhsic.engine._progress import Progress
 
     last = model[-1] if isinstance(model, Pipeline) else model
     classes = getattr(last, "classes_", None)

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from frhsic.data import check_aligned, to_generator, to_sensitive, to_weights
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, KernelHGR
-from frhsic.dependence._centering import Estimator
 from frhsic.inference._permutation import MIN_LEVEL
 from frhsic.inference._tests import parts_of
+from frhsic.numerics._centering import Estimator
 
 __all__ = [
     "distance_correlation",

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from frhsic.data import Label, Sensitive, _show, levels
 from frhsic.dependence import HSIC
 from frhsic.dependence._base import Dependence
-from frhsic.dependence._centering import Estimator
 from frhsic.kernels import Gaussian, Linear
+from frhsic.numerics._centering import Estimator
 
 __all__ = ["Penalty", "PenaltySum", "PenaltyValue", "budget_penalty", "default_penalty"]
 

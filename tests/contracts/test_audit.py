@@ -16,12 +16,12 @@ import pytest
 from frhsic.auditing import SCHEMA, Audit, audit, schema
 from frhsic.dependence import GDP, HSIC, DistanceCovariance
 from frhsic.inference import (
-    certify,
     conditional_curve,
     confidence_interval,
     independence_test,
     localized_profile,
 )
+from frhsic.inference.bounds import certify
 
 ROOT = Path(__file__).parents[2]
 

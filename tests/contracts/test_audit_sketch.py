@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from frhsic.auditing import audit, schema
-from frhsic.dependence import HSICSketch
 from frhsic.inference import independence_test
+from frhsic.sketching import HSICSketch
 
 N = 6_000
 

@@ -10,16 +10,16 @@ import torch
 
 from frhsic.data import to_sensitive
 from frhsic.dependence import HSIC, DistanceCovariance
-from frhsic.inference import _certificate, _worst_case
-from frhsic.inference._certificate import certify
-from frhsic.inference._complexity import (
+from frhsic.inference.bounds import _certificate, _worst_case
+from frhsic.inference.bounds._certificate import certify
+from frhsic.inference.bounds._complexity import (
     TrainedOn,
     linear_complexity,
     network_complexity,
     sampled_complexity,
     uniform_bound,
 )
-from frhsic.inference._worst_case import worst_case_head
+from frhsic.inference.bounds._worst_case import worst_case_head
 from frhsic.kernels import Delta, Gaussian, Laplace, Linear, OnColumns
 
 FIXED = HSIC(Gaussian(1.0), Gaussian(1.0))

@@ -13,12 +13,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from frhsic import HSIC, Penalty
+from frhsic.collectives import all_mean, all_rows, all_sum, n_processes
 from frhsic.data import Sensitive
-from frhsic.dependence import FeatureHSIC
-from frhsic.distributed.collectives import all_mean, all_rows, all_sum, n_processes
 from frhsic.engine import GlobalBatch, make_net
 from frhsic.engine.nets import binary_cross_entropy
 from frhsic.kernels import Delta, Gaussian, Laplace, Linear
+from frhsic.sketching import FeatureHSIC
 
 N, LAM = 120, 3.0
 # Where the rows of each process end: uneven, and one process has none.

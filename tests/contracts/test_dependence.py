@@ -23,7 +23,6 @@ from frhsic.dependence import (
     BinnedMMD,
     Dependence,
     DistanceCovariance,
-    FeatureHSIC,
     KernelHGR,
     MutualInformation,
 )
@@ -37,6 +36,7 @@ from frhsic.kernels import (
     Linear,
     OnColumns,
 )
+from frhsic.sketching import FeatureHSIC
 
 KERNELS = {
     "gaussian": Gaussian(1.3),

@@ -21,13 +21,14 @@ from frhsic import baselines
 from frhsic.auditing import audit
 from frhsic.cli import run
 from frhsic.data import check_aligned, suspicious_codes, to_sensitive
-from frhsic.dependence import HSIC, HSICSketch
+from frhsic.dependence import HSIC
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
 from frhsic.inference import conditional_curve, independence_test
 from frhsic.kernels import Gaussian
 from frhsic.metrics import hsic
 from frhsic.penalty import Penalty
 from frhsic.selection import FrontierSearch
+from frhsic.sketching import HSICSketch
 from frhsic.sources import open_source, read_table, write_table
 
 

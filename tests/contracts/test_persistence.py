@@ -25,15 +25,16 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+from frhsic import _tensorfile as tensorfile
 from frhsic import dependence, kernels
+from frhsic._files import NO_DIGEST, seal
+from frhsic._tensorfile import TensorFileError
 from frhsic.dependence import EIPM, GDP, HSIC, Adversary, BinnedMMD
-from frhsic.engine import Training, tensorfile
-from frhsic.engine.tensorfile import TensorFileError
+from frhsic.engine import Training
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
 from frhsic.kernels import Delta, Gaussian, Kernel, Laplace, Linear, OnColumns
 from frhsic.penalty import Penalty
 from frhsic.persistence import _saved, load, save
-from frhsic.sources._whole import NO_DIGEST, seal
 
 MESSAGE = re.compile(r"'(path|model|encoder|document|tensors)' must .+\. Got .+\. \S.+\.", re.DOTALL)
 RNG = np.random.default_rng(0)

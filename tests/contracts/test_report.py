@@ -34,7 +34,8 @@ from frhsic.auditing import (
     Transfer,
     audit,
 )
-from frhsic.inference import Certificate, Curve, Interval, Profile, TestResult, certify
+from frhsic.inference import Curve, Interval, Profile, TestResult
+from frhsic.inference.bounds import Certificate, certify
 from frhsic.report import (
     plot_bounds,
     plot_curve,

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from benchmarks import faults
-from frhsic.dependence import HSICSketch
-from frhsic.distributed.runners import Local, Pool, Ray, _engines, _run, sketch_source
-from frhsic.distributed.runners._run import _Tree, _units
-from frhsic.distributed.runners._work import Job
 from frhsic.kernels import Delta, Gaussian, OnColumns
+from frhsic.runners import Local, Pool, Ray, _engines, _run, sketch_source
+from frhsic.runners._run import _Tree, _units
+from frhsic.runners._work import Job
+from frhsic.sketching import HSICSketch
 from frhsic.sources import Piece, open_source, write_table
 
 N, FILES = 6_000, 6
@@ -373,6 +373,6 @@ def test_a_cluster_that_is_not_there_is_an_error_at_once(tmp_path):
 
 
 def test_ray_is_not_imported_until_it_is_used():
-    code = "import sys, frhsic.distributed.runners; print('ray' in sys.modules)"
+    code = "import sys, frhsic.runners; print('ray' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

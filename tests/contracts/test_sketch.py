@@ -14,12 +14,13 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
+from frhsic._files import NO_DIGEST, seal
 from frhsic.data import Sensitive, to_sensitive
-from frhsic.dependence import EIPM, GDP, HSIC, FeatureHSIC, HSICSketch
-from frhsic.dependence import _sketch as sketches
+from frhsic.dependence import EIPM, GDP, HSIC
 from frhsic.inference import confidence_interval, independence_test
 from frhsic.kernels import Delta, Energy, Gaussian, Linear, OnColumns, default_kernel
-from frhsic.sources._whole import NO_DIGEST, seal
+from frhsic.sketching import FeatureHSIC, HSICSketch
+from frhsic.sketching import _state as sketches
 
 D = torch.float64
 N = 3_000
@@ -345,7 +346,7 @@ def test_bytes_are_the_sketch(name, weighted):
 def test_a_sketch_made_on_another_process_is_the_same():
     code = (
         "import sys, torch\n"
-        "from frhsic.dependence import HSICSketch\n"
+        "from frhsic.sketching import HSICSketch\n"
         "g = torch.Generator().manual_seed(5)\n"
         "z = torch.randn(400, 3, generator=g, dtype=torch.float64)\n"
         "sketch = HSICSketch.from_bytes(sys.stdin.buffer.read())\n"
@@ -617,7 +618,7 @@ def test_a_forged_file_does_not_get_more_memory_than_a_sketch_may_have():
     document["spec"]["n_groups"], document["spec"]["n_features"] = 1_000, [4_096, 4_000]
     code = (
         "import resource, sys\n"
-        "from frhsic.dependence import HSICSketch\n"
+        "from frhsic.sketching import HSICSketch\n"
         "limit = int(open('/proc/self/statm').read().split()[0]) * 4096 + 2**29\n"
         "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
         "try:\n"

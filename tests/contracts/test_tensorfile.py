@@ -22,8 +22,8 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from frhsic.engine import tensorfile
-from frhsic.engine.tensorfile import VERSION, TensorFileError, read, write
+from frhsic import _tensorfile as tensorfile
+from frhsic._tensorfile import VERSION, TensorFileError, read, write
 
 KIND = "frhsic-model"
 DOCUMENT = {"format": KIND, "version": VERSION}

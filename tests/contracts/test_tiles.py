@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from frhsic import HSIC, Sensitive
-from frhsic.dependence._lowrank import pivoted_factor
 from frhsic.kernels import Delta, Energy, Gaussian, Laplace, OnColumns
+from frhsic.numerics._lowrank import pivoted_factor
 
 N = 90
 ROUTES = {

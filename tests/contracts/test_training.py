@@ -22,10 +22,11 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from frhsic import HSIC, Adversary, FRHSICClassifier, Penalty, Training
+from frhsic import HSIC, Adversary, FRHSICClassifier, Penalty, Training, _progress
+from frhsic import _tensorfile as tensorfile
 from frhsic.data import Sensitive
 from frhsic.dependence import Dependence
-from frhsic.engine import Rows, TrainingError, _progress, checkpoint, make_net, tensorfile, train
+from frhsic.engine import Rows, TrainingError, checkpoint, make_net, train
 from frhsic.engine.nets import Net, binary_cross_entropy, cross_entropy, squared_error
 from frhsic.engine.train import batches
 from frhsic.kernels import Gaussian
@@ -826,7 +827,7 @@ SCRIPT = textwrap.dedent("""
     from torch import nn
     from torch.optim.optimizer import register_optimizer_step_pre_hook
     from frhsic import HSIC, Adversary, FRHSICClassifier, FRHSICRegressor, Penalty, Training
-    from frhsic.engine import tensorfile
+    from frhsic import _tensorfile as tensorfile
 
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import torch
 
 from frhsic.data import to_sensitive
 from frhsic.dependence import GDP
-from frhsic.dependence._cells import Cells
+from frhsic.numerics._cells import Cells
 
 
 def naive_codes(s, w, units):

@@ -9,9 +9,9 @@ import torch
 
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, KernelHGR
-from frhsic.inference import _worst_case
-from frhsic.inference._certificate import certify, least_rows, population_bound
-from frhsic.inference._complexity import (
+from frhsic.inference.bounds import _worst_case
+from frhsic.inference.bounds._certificate import certify, least_rows, population_bound
+from frhsic.inference.bounds._complexity import (
     SELU_SLOPE,
     TrainedOn,
     linear_complexity,
@@ -20,7 +20,7 @@ from frhsic.inference._complexity import (
     sampled_complexity,
     uniform_bound,
 )
-from frhsic.inference._worst_case import Fixed, centred_gram, directions, worst_at, worst_case_head
+from frhsic.inference.bounds._worst_case import Fixed, centred_gram, directions, worst_at, worst_case_head
 from frhsic.kernels import Delta, Energy, Gaussian, InverseMultiquadric, Laplace, Linear, OnColumns
 
 CLOSE = {"rel": 1e-8, "abs": 1e-12}

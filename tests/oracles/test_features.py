@@ -8,11 +8,7 @@ import pytest
 import torch
 
 from frhsic.data import Sensitive, to_sensitive
-from frhsic.dependence import GDP, HSIC, FeatureHSIC, HSICSketch
-from frhsic.dependence import _sketch as sketches
-from frhsic.dependence._features import debiased, delta_columns, feature_map, spectrum
-from frhsic.dependence._grid import KNOTS, Grid
-from frhsic.dependence._sketch import groups_of, row_numbers
+from frhsic.dependence import GDP, HSIC
 from frhsic.inference._sketched import jackknife_error
 from frhsic.kernels import (
     Delta,
@@ -24,6 +20,11 @@ from frhsic.kernels import (
     OnColumns,
     default_kernel,
 )
+from frhsic.sketching import FeatureHSIC, HSICSketch
+from frhsic.sketching import _state as sketches
+from frhsic.sketching._grid import KNOTS, Grid
+from frhsic.sketching._maps import debiased, delta_columns, feature_map, spectrum
+from frhsic.sketching._state import groups_of, row_numbers
 
 D = torch.float64
 PAIR = OnColumns(Gaussian(1.0), (0,)) * OnColumns(Gaussian(2.0), (1,))

@@ -10,10 +10,8 @@ import torch
 from scipy import stats
 
 from frhsic.data import to_sensitive
-from frhsic.dependence import GDP, HSIC, DistanceCovariance, HSICSketch
-from frhsic.dependence._sketch import groups_of, numbers_by_unit
-from frhsic.inference import TrainedOn, certify, confidence_interval, equivalence_test, independence_test
-from frhsic.inference._certificate import grouped_bound, population_bound
+from frhsic.dependence import GDP, HSIC, DistanceCovariance
+from frhsic.inference import confidence_interval, equivalence_test, independence_test
 from frhsic.inference._embedding import as_hsic, embedding
 from frhsic.inference._pairings import LARGEST, Pairing, Side, large_units
 from frhsic.inference._permutation import (
@@ -24,7 +22,11 @@ from frhsic.inference._permutation import (
     permuted_means,
     permuted_values,
 )
+from frhsic.inference.bounds import TrainedOn, certify
+from frhsic.inference.bounds._certificate import grouped_bound, population_bound
 from frhsic.kernels import Gaussian
+from frhsic.sketching import HSICSketch
+from frhsic.sketching._state import groups_of, numbers_by_unit
 
 
 def seeded(seed=0):

@@ -13,9 +13,9 @@ import torch
 
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, DistanceCovariance
-from frhsic.dependence._lowrank import pivoted_factor
-from frhsic.dependence._tiles import factored_hsic
 from frhsic.kernels import Delta, Energy, Gaussian, InverseMultiquadric, Laplace, Linear
+from frhsic.numerics._lowrank import pivoted_factor
+from frhsic.numerics._tiles import factored_hsic
 
 CLOSE = {"rel": 1e-10, "abs": 1e-14}
 

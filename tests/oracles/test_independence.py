@@ -9,8 +9,7 @@ import torch
 from scipy import stats
 
 from frhsic.data import Sensitive, to_sensitive
-from frhsic.dependence import HSIC, DistanceCovariance, _lowrank
-from frhsic.dependence._lowrank import complete_map, feature_map, pivoted_factor, thin_factor
+from frhsic.dependence import HSIC, DistanceCovariance
 from frhsic.inference import _gamma, _permutation, holm, independence_test
 from frhsic.inference._gamma import null_moments
 from frhsic.inference._permutation import (
@@ -24,6 +23,8 @@ from frhsic.inference._permutation import (
     wild_values,
 )
 from frhsic.kernels import Delta, Energy, Gaussian, Linear
+from frhsic.numerics import _lowrank
+from frhsic.numerics._lowrank import complete_map, feature_map, pivoted_factor, thin_factor
 
 
 def gaussian(x, sigma):

@@ -19,12 +19,12 @@ from frhsic.dependence import (
     BinnedMMD,
     Dependence,
     DistanceCovariance,
-    FeatureHSIC,
     KernelHGR,
     MutualInformation,
 )
 from frhsic.kernels import Energy, Gaussian, Laplace, Linear
 from frhsic.penalty import MIN_ROWS, Penalty, PenaltySum
+from frhsic.sketching import FeatureHSIC
 
 CLOSE = {"rel": 1e-10, "abs": 1e-14}
 NAMES, KINDS = ("age", "income", "sex"), ("continuous", "continuous", "categorical")

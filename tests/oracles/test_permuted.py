@@ -13,12 +13,12 @@ from frhsic.dependence import (
     BinnedMMD,
     Dependence,
     DistanceCovariance,
-    FeatureHSIC,
     KernelHGR,
     MutualInformation,
 )
-from frhsic.dependence._lowrank import pivoted_factor
 from frhsic.kernels import Delta, Energy, Gaussian, Linear, OnColumns
+from frhsic.numerics._lowrank import pivoted_factor
+from frhsic.sketching import FeatureHSIC
 
 N = 60
 
@@ -154,8 +154,8 @@ def test_many_permutations_in_several_chunks_give_the_same_values(monkeypatch):
         measure = HSIC(Gaussian(1.0), Gaussian(1.0), estimator=estimator)
         whole = measure.permuted(z, s, permutations)
         with monkeypatch.context() as patch:
-            patch.setattr("frhsic.dependence._permutations._CHUNK", 2_000)
-            patch.setattr("frhsic.dependence._permutations.WHOLE", 25)
+            patch.setattr("frhsic.numerics._permutations._CHUNK", 2_000)
+            patch.setattr("frhsic.numerics._permutations.WHOLE", 25)
             torch.testing.assert_close(measure.permuted(z, s, permutations), whole, rtol=1e-9, atol=1e-14)
 
 

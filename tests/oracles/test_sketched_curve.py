@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from frhsic.dependence import GDP, HSICSketch
+from frhsic.dependence import GDP
 from frhsic.inference import conditional_curve, confidence_interval
+from frhsic.sketching import HSICSketch
 
 N = 4_000
 

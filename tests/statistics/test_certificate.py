@@ -8,8 +8,8 @@ import torch
 
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC
-from frhsic.inference._certificate import certify, population_bound
 from frhsic.inference._embedding import embedding
+from frhsic.inference.bounds._certificate import certify, population_bound
 from frhsic.kernels import Gaussian
 
 N, DRAWS, DELTA = 200, 300, 0.05

@@ -5,12 +5,13 @@ import pytest
 import torch
 from scipy import stats
 
-from frhsic.dependence import HSIC, HSICSketch
-from frhsic.dependence import _sketch as sketches
-from frhsic.dependence._sketch import groups_of, row_numbers
+from frhsic.dependence import HSIC
 from frhsic.inference import confidence_interval, independence_test
 from frhsic.inference._sketched import jackknife_error
 from frhsic.kernels import Gaussian
+from frhsic.sketching import HSICSketch
+from frhsic.sketching import _state as sketches
+from frhsic.sketching._state import groups_of, row_numbers
 
 D = torch.float64
 

@@ -5,8 +5,9 @@ import pytest
 from scipy import stats
 
 from frhsic import audit
-from frhsic.dependence import GDP, HSICSketch
+from frhsic.dependence import GDP
 from frhsic.inference import conditional_curve, confidence_interval, equivalence_test
+from frhsic.sketching import HSICSketch
 
 
 def least(draws, rate=0.95, alpha=1e-3):

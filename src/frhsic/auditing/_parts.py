@@ -8,24 +8,23 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from frhsic._progress import Progress
 from frhsic.auditing._claims import Shares, Signed, draws_for, error_of_mean, permutations_for, signed
 from frhsic.auditing._results import Measured
 from frhsic.data import Label, Sensitive, to_generator
 from frhsic.dependence import GDP, HSIC, DistanceCovariance, KernelHGR
-from frhsic.engine._progress import Progress
 from frhsic.inference import (
-    Certificate,
     Curve,
     Interval,
     Profile,
     TestResult,
-    certify,
     conditional_curve,
     confidence_interval,
     independence_test,
     localized_profile,
 )
 from frhsic.inference._permutation import random_orders
+from frhsic.inference.bounds import Certificate, certify
 
 # Fewer rows leave nothing for bandwidths, bounds and cross-fitting.
 MIN_ROWS = 50

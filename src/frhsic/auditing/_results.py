@@ -13,7 +13,7 @@ from frhsic.inference._results import Curve, Interval, Profile, Result, TestResu
 if TYPE_CHECKING:
     import pandas as pd
 
-    from frhsic.inference import Certificate
+    from frhsic.inference.bounds import Certificate
 
 # The form of to_dict(): the number grows when a reader of older ones would misread a newer one.
 SCHEMA = "frhsic.audit/1"

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from frhsic.auditing._results import SCHEMA, Audit
-from frhsic.inference import Certificate
+from frhsic.inference.bounds import Certificate
 
 _PLAIN = {str: "string", bool: "boolean", int: "integer"}
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import torch
 
+from frhsic._progress import Progress
 from frhsic.auditing._claims import Evidence, Shares, Signed, adjust, claims_of, draws_for, signed
 from frhsic.auditing._parts import (
     LABELS,
@@ -24,9 +25,7 @@ from frhsic.auditing._parts import (
 from frhsic.auditing._representation import represented
 from frhsic.auditing._results import Attribute, Audit, Column, Given, Outcome
 from frhsic.data import Label
-from frhsic.dependence import GDP, HSIC, HSICSketch
-from frhsic.dependence.features import Law
-from frhsic.engine._progress import Progress
+from frhsic.dependence import GDP, HSIC
 from frhsic.inference import (
     Interval,
     TestResult,
@@ -35,6 +34,8 @@ from frhsic.inference import (
     independence_test,
 )
 from frhsic.inference._curve import check_level
+from frhsic.sketching import HSICSketch
+from frhsic.sketching._sketch import Law
 
 
 def audit_sketches(

@@ -11,8 +11,8 @@ from frhsic.auditing._audit import audit
 from frhsic.auditing._parts import LABELS
 from frhsic.auditing._results import Audit
 from frhsic.data import Label, Sensitive, levels, to_matrix, to_sensitive
-from frhsic.dependence import HSICSketch
-from frhsic.distributed.runners import Engine, Local, Progress, sketch_source
+from frhsic.runners import Engine, Local, Progress, sketch_source
+from frhsic.sketching import HSICSketch
 from frhsic.sources import Source
 from frhsic.sources._files import absent_columns
 
@@ -53,7 +53,7 @@ def audit_source(
     level, bandwidth_s, random_state, trained_on, positive_label
         As in :func:`audit`.
     engine, partials
-        As in :func:`frhsic.distributed.runners.sketch_source`.
+        As in :func:`frhsic.runners.sketch_source`.
     progress : callable, optional
         Called with the sensitive columns of a pass, in words, and how far it is.
 

@@ -7,7 +7,6 @@ from frhsic.dependence._base import Dependence
 from frhsic.dependence.adversary import Adversary
 from frhsic.dependence.dcov import DistanceCovariance
 from frhsic.dependence.eipm import EIPM
-from frhsic.dependence.features import FeatureHSIC, HSICSketch
 from frhsic.dependence.gdp import GDP
 from frhsic.dependence.hgr import KernelHGR
 from frhsic.dependence.hsic import HSIC
@@ -22,8 +21,6 @@ __all__ = [
     "BinnedMMD",
     "Dependence",
     "DistanceCovariance",
-    "FeatureHSIC",
-    "HSICSketch",
     "KernelHGR",
     "MutualInformation",
 ]

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from frhsic.data import Sensitive, to_generator
 from frhsic.dependence._base import Dependence
-from frhsic.dependence._bins import bin_of, check_bins, inner_edges
-from frhsic.dependence._smoothing import row_weights
+from frhsic.numerics._bins import bin_of, check_bins, inner_edges
+from frhsic.numerics._smoothing import row_weights
 
 
 class Adversary(Dependence):

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence
-from frhsic.dependence._centering import Estimator
-from frhsic.dependence._features import debiased, normalized_hsic
-from frhsic.dependence._numeric import signed_root
-from frhsic.dependence._tiles import TILE
 from frhsic.dependence.hsic import HSIC
 from frhsic.kernels import Delta, Energy, Kernel, Scaled
+from frhsic.numerics._centering import Estimator
+from frhsic.numerics._numeric import signed_root
+from frhsic.numerics._tiles import TILE
+from frhsic.sketching._maps import debiased, normalized_hsic
 
 
 class DistanceCovariance(Dependence):

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence, checked_kernel
-from frhsic.dependence._numeric import signed_root
-from frhsic.dependence._smoothing import (
+from frhsic.kernels import Gaussian, Kernel
+from frhsic.numerics._numeric import signed_root
+from frhsic.numerics._smoothing import (
     bandwidths_of,
     check_bandwidth,
     check_range,
@@ -20,7 +21,6 @@ from frhsic.dependence._smoothing import (
     row_weights,
     smoothing_weights,
 )
-from frhsic.kernels import Gaussian, Kernel
 
 
 class EIPM(Dependence):

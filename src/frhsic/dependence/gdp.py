@@ -10,8 +10,8 @@ from torch import Tensor
 
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence, refuse_not_finite
-from frhsic.dependence._cells import Cells
-from frhsic.dependence._smoothing import (
+from frhsic.numerics._cells import Cells
+from frhsic.numerics._smoothing import (
     bandwidths_of,
     check_bandwidth,
     check_range,

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.dependence._base import Dependence, checked_kernel
-from frhsic.dependence._centering import both_centred
-from frhsic.dependence._numeric import signed_root
 from frhsic.kernels import Gaussian, Kernel, default_kernel
+from frhsic.numerics._centering import both_centred
+from frhsic.numerics._numeric import signed_root
 
 
 class KernelHGR(Dependence):

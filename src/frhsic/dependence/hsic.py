@@ -10,14 +10,14 @@ from torch import Tensor
 
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence, checked_kernel
-from frhsic.dependence._centering import Estimator, both_centred, centred, check_estimator, refuse_few_rows
-from frhsic.dependence._density import Density, effective_rows
-from frhsic.dependence._numeric import signed_root
-from frhsic.dependence._permutations import permuted_hsic
-from frhsic.dependence._tiles import TILE, WHOLE, factored_hsic, tiled_hsic
 from frhsic.kernels import Gaussian, Kernel, default_kernel
 from frhsic.kernels._base import applied
 from frhsic.kernels._scale import sum_dtype
+from frhsic.numerics._centering import Estimator, both_centred, centred, check_estimator, refuse_few_rows
+from frhsic.numerics._density import Density, effective_rows
+from frhsic.numerics._numeric import signed_root
+from frhsic.numerics._permutations import permuted_hsic
+from frhsic.numerics._tiles import TILE, WHOLE, factored_hsic, tiled_hsic
 
 
 class HSIC(Dependence):

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.dependence._base import Dependence, checked_kernel
-from frhsic.dependence._bins import Binning, bin_of, check_bins, inner_edges
-from frhsic.dependence._smoothing import row_weights
 from frhsic.kernels import Kernel, Linear
+from frhsic.numerics._bins import Binning, bin_of, check_bins, inner_edges
+from frhsic.numerics._smoothing import row_weights
 
 
 class BinnedMMD(Dependence):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from frhsic.engine import tensorfile
+from frhsic import _tensorfile as tensorfile
 
 KIND: Final = "frhsic-checkpoint"
 

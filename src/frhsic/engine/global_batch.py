@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from frhsic.collectives import all_rows, all_sum, n_processes
 from frhsic.data import Sensitive
-from frhsic.dependence import FeatureHSIC
-from frhsic.dependence._features import delta_columns
-from frhsic.distributed.collectives import all_rows, all_sum, n_processes
 from frhsic.kernels import Kernel, OnColumns, Product, Scaled, Sum, default_kernel
 from frhsic.penalty import Penalty, PenaltySum, PenaltyValue, Side, _named, _RowsOf
+from frhsic.sketching import FeatureHSIC
+from frhsic.sketching._maps import delta_columns
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -28,7 +28,7 @@ class GlobalBatch(nn.Module):
     """A penalty of the rows that all processes of ``torch.distributed`` hold together.
 
     FeatureHSIC of a batch is a function of sums over its rows. Each process adds up its own, the sums are
-    added up over processes (:func:`frhsic.distributed.collectives.all_sum`), and every process gets the value
+    added up over processes (:func:`frhsic.collectives.all_sum`), and every process gets the value
     that one process would have on the union of the rows; its gradient, too, once gradients are averaged, as
     ``DistributedDataParallel`` does. Where they are added up instead, divide the objective by the number of
     processes. A process may have any number of rows, also none.

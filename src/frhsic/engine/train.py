@@ -20,12 +20,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from frhsic._progress import Progress
+from frhsic._tensorfile import TensorFileError
 from frhsic.data import Label, Sensitive
 from frhsic.engine import checkpoint
-from frhsic.engine._progress import Progress
 from frhsic.engine.budget import FEASIBLE, Multipliers
 from frhsic.engine.nets import Loss, Net, Stack
-from frhsic.engine.tensorfile import TensorFileError
 from frhsic.penalty import MIN_ROWS, Penalty, PenaltySum, PenaltyValue
 
 # When the median loss of the batches of an epoch is this many times the first one (or one, if that is

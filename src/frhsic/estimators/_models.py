@@ -43,7 +43,6 @@ from frhsic.data import (
     to_weights,
 )
 from frhsic.dependence import HSIC
-from frhsic.dependence._centering import Estimator
 from frhsic.engine.nets import (
     Loss,
     Net,
@@ -58,6 +57,7 @@ from frhsic.engine.path import check_strengths, train_path
 from frhsic.engine.train import MIN_BATCH, Passes, Record, Rows, Trained, Training, own_randomness, train
 from frhsic.estimators._scaling import Rule, Scaling, fit_sensitive
 from frhsic.kernels import Gaussian
+from frhsic.numerics._centering import Estimator
 from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty
 
 _CHUNK = 65_536  # rows that a prediction holds at a time

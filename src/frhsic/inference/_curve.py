@@ -14,9 +14,6 @@ from frhsic.data import (
     to_vector,
     to_weights,
 )
-from frhsic.dependence import HSICSketch
-from frhsic.dependence._cells import Cells
-from frhsic.dependence._smoothing import bandwidths_of, check_bandwidth, row_weights
 from frhsic.inference._process import (
     GROUPS,
     Smoothed,
@@ -30,6 +27,9 @@ from frhsic.inference._process import (
 )
 from frhsic.inference._results import Curve
 from frhsic.inference._sketched import refuse_beside_a_sketch, refuse_grouped
+from frhsic.numerics._cells import Cells
+from frhsic.numerics._smoothing import bandwidths_of, check_bandwidth, row_weights
+from frhsic.sketching import HSICSketch
 
 # Standard errors and multipliers of fewer groups have no level to speak of.
 MIN_GROUPS = 20

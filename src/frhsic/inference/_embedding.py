@@ -28,12 +28,12 @@ from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, DistanceCovariance
-from frhsic.dependence._centering import centred_by
-from frhsic.dependence._features import Rows, pair_rows
-from frhsic.dependence._lowrank import blocks, complete_map, feature_map
 from frhsic.dependence.dcov import centred_diagonal, centred_products, sortable
 from frhsic.inference._permutation import size_classes
 from frhsic.kernels import Kernel
+from frhsic.numerics._centering import centred_by
+from frhsic.numerics._lowrank import blocks, complete_map, feature_map
+from frhsic.sketching._maps import Rows, pair_rows
 
 # Features are used above the first number of rows, up to so many of them if they are to be all; pairs of rows
 # are never looked at above the second.

@@ -19,13 +19,7 @@ from frhsic.data import (
     to_sensitive,
     to_weights,
 )
-from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, HSICSketch
-from frhsic.dependence._cells import Cells
-from frhsic.dependence._lowrank import thin_factor
-from frhsic.dependence._numeric import signed_root
-from frhsic.dependence._smoothing import bandwidths_of, ranges_of, row_weights
-from frhsic.inference._certificate import population_bound
-from frhsic.inference._complexity import is_standard
+from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance
 from frhsic.inference._curve import check_draws, check_groups, check_level
 from frhsic.inference._embedding import Embedding, as_hsic, embedding, principal
 from frhsic.inference._permutation import random_orders
@@ -41,7 +35,14 @@ from frhsic.inference._process import (
 )
 from frhsic.inference._results import Interval, number
 from frhsic.inference._sketched import refuse_beside_a_sketch, refuse_grouped, sketched_interval
+from frhsic.inference.bounds._certificate import population_bound
+from frhsic.inference.bounds._complexity import is_standard
 from frhsic.kernels import Kernel
+from frhsic.numerics._cells import Cells
+from frhsic.numerics._lowrank import thin_factor
+from frhsic.numerics._numeric import signed_root
+from frhsic.numerics._smoothing import bandwidths_of, ranges_of, row_weights
+from frhsic.sketching import HSICSketch
 
 # What takes all pairs of rows: EIPM, which leaves each row out of its own neighbourhood, and GDP along
 # several continuous columns.

@@ -24,9 +24,9 @@ from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from frhsic.data import Kind, Sensitive
-from frhsic.dependence._cells import Cells
-from frhsic.dependence._smoothing import log_kernel, smoothing_weights
-from frhsic.dependence.features import Line
+from frhsic.numerics._cells import Cells
+from frhsic.numerics._smoothing import log_kernel, smoothing_weights
+from frhsic.sketching._sketch import Line
 
 # Rows with the same or nearly the same s share their smoothing weights: they are gathered in at most so many
 # groups, and the process is evaluated at no more points than that.

@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 from frhsic.data import check_aligned, to_generator, to_groups, to_matrix, to_sensitive, to_weights
-from frhsic.dependence._cells import Cells
-from frhsic.dependence._lowrank import FeatureMap, blocks, feature_map
-from frhsic.dependence._smoothing import (
+from frhsic.inference._curve import check_draws, check_groups, check_level, middles
+from frhsic.inference._permutation import random_orders
+from frhsic.inference._process import Groups, effective_units, equal_mass, gathered
+from frhsic.inference._results import Profile
+from frhsic.kernels import Gaussian
+from frhsic.numerics._cells import Cells
+from frhsic.numerics._lowrank import FeatureMap, blocks, feature_map
+from frhsic.numerics._smoothing import (
     bandwidths_of,
     check_bandwidth,
     log_kernel,
     row_weights,
     smoothing_weights,
 )
-from frhsic.inference._curve import check_draws, check_groups, check_level, middles
-from frhsic.inference._permutation import random_orders
-from frhsic.inference._process import Groups, effective_units, equal_mass, gathered
-from frhsic.inference._results import Profile
-from frhsic.kernels import Gaussian
 
 # Features of z, and the rows up to which they are permuted; above, the limit of that law is drawn.
 _FEATURES, _PERMUTED_ROWS = 64, 5_000

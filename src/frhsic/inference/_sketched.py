@@ -12,13 +12,14 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from frhsic.data import Label, check_kept
-from frhsic.dependence import HSIC, HSICSketch
-from frhsic.dependence._features import hsic_of_sums
-from frhsic.dependence._numeric import signed_root
+from frhsic.dependence import HSIC
 from frhsic.inference._embedding import by_chance
 from frhsic.inference._pairings import LARGEST, Pairing, Side
 from frhsic.inference._permutation import MIN_LEVEL, Stratum, rank_pvalue, wild_values
 from frhsic.inference._results import Interval, TestResult, number
+from frhsic.numerics._numeric import signed_root
+from frhsic.sketching import HSICSketch
+from frhsic.sketching._maps import hsic_of_sums
 
 # Zero must lie beyond so many times the quantile of the error before Student's law is used, as for rows.
 _MARGIN = 1.5

@@ -23,7 +23,7 @@ from frhsic.data import (
     to_sensitive,
     to_weights,
 )
-from frhsic.dependence import HSIC, Dependence, DistanceCovariance, HSICSketch
+from frhsic.dependence import HSIC, Dependence, DistanceCovariance
 from frhsic.inference._curve import MIN_GROUPS
 from frhsic.inference._embedding import as_hsic
 from frhsic.inference._gamma import null_moments
@@ -46,6 +46,7 @@ from frhsic.inference._permutation import (
 from frhsic.inference._results import TestResult
 from frhsic.inference._sketched import refuse_beside_a_sketch, sketched_test
 from frhsic.kernels import default_kernel
+from frhsic.sketching import HSICSketch
 
 Method = Literal["permutation", "gamma"]
 

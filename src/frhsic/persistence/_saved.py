@@ -33,9 +33,10 @@ from torch import Tensor, nn
 
 import frhsic.dependence as dependence
 import frhsic.kernels as kernels
+from frhsic import _tensorfile as tensorfile
+from frhsic._tensorfile import TensorFileError
 from frhsic.data import to_generator
-from frhsic.engine import Net, Record, Training, make_net, tensorfile
-from frhsic.engine.tensorfile import TensorFileError
+from frhsic.engine import Net, Record, Training, make_net
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
 from frhsic.estimators._scaling import Scaling
 from frhsic.penalty import Penalty, PenaltySum
@@ -188,7 +189,7 @@ def load(path: str | os.PathLike[str], *, encoder: nn.Module | None = None) -> A
     >>> load("no such file.frhsic")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    frhsic.engine.tensorfile.TensorFileError: 'path' must be a readable file. Got 'No such file or ...
+    frhsic._tensorfile.TensorFileError: 'path' must be a readable file. Got 'No such file or ...
     """
     if encoder is not None and not isinstance(encoder, nn.Module):
         raise TypeError(

@@ -15,15 +15,16 @@ import jinja2
 from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 
+from frhsic._files import replacing
+from frhsic._text import clean, is_right_to_left, shown
 from frhsic.auditing import Attribute, Audit, Column, Measured, Outcome, Representation
-from frhsic.inference import Certificate, Curve, Interval, Profile
+from frhsic.inference import Curve, Interval, Profile
 from frhsic.inference._results import percent
+from frhsic.inference.bounds import Certificate
 from frhsic.report import _words
 from frhsic.report._plots import plot_bounds, plot_curve, plot_null, plot_profile, plot_transfer
 from frhsic.report._svg import INK, svg
-from frhsic.report._text import clean, is_right_to_left, shown
 from frhsic.report._words import Meaning, digits, p_value
-from frhsic.sources._whole import replacing
 
 # Labels beyond these, and the text beyond that, make a page nobody reads.
 _LABELS, _COMMAND = 16, 2_000

@@ -14,10 +14,11 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from frhsic._text import shown
 from frhsic.auditing import Representation
-from frhsic.inference import Certificate, Curve, Profile, TestResult
+from frhsic.inference import Curve, Profile, TestResult
 from frhsic.inference._results import percent
-from frhsic.report._text import shown
+from frhsic.inference.bounds import Certificate
 from frhsic.selection import Point, pareto_front
 
 # Okabe and Ito's colours, told apart by every common kind of colour vision; lines differ in style as well.

@@ -24,9 +24,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from frhsic._progress import Progress
 from frhsic.data import Sensitive, check_aligned, to_generator, to_sensitive, to_weights
 from frhsic.dependence import Dependence
-from frhsic.engine._progress import Progress
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
 from frhsic.inference._results import EquivalenceResult, TestResult, frame
 from frhsic.selection._front import pareto_front

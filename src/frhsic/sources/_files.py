@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from frhsic.sources._whole import PathLike, check_regular, replacing
+from frhsic._files import PathLike, check_regular, replacing
 
 if TYPE_CHECKING:
     import pyarrow as pa

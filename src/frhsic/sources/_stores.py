@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from frhsic._files import check_regular
 from frhsic.sources._files import in_our_words, need_pyarrow
-from frhsic.sources._whole import check_regular
 
 # What stores call the version of a file, the surest first; a size alone would miss an edit in place.
 _VERSIONS = (

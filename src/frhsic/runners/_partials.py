@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
-from frhsic.dependence import HSICSketch
-from frhsic.distributed.runners._work import Job, Unit
+from frhsic.runners._work import Job, Unit
+from frhsic.sketching import HSICSketch
 from frhsic.sources import replacing
 
 _MARK = b"frhsic-partial 1\n"

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frhsic.data import Kind, Label, Sensitive
-from frhsic.dependence._features import FeatureMap, delta_columns, feature_map, seen_columns
-from frhsic.dependence._grid import Grid
 from frhsic.kernels import Kernel
+from frhsic.sketching._grid import Grid
+from frhsic.sketching._maps import FeatureMap, delta_columns, feature_map, seen_columns
 
 # Up to so many distinct numbers in a column of s, and so many combinations of all columns, s is kept level by
 # level and its kernel is exact: ages from 0 to 120, or from 17 to 90 for each of three groups.

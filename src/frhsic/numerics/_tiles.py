@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from frhsic.dependence._centering import Estimator, GramSums, hsic_from_sums
-from frhsic.dependence._lowrank import pivoted_factor
 from frhsic.kernels import Kernel
+from frhsic.numerics._centering import Estimator, GramSums, hsic_from_sums
+from frhsic.numerics._lowrank import pivoted_factor
 
 # Up to this many rows Gram matrices are formed whole; a tile of 512 float64 rows stays in the cache.
 WHOLE = 4_096

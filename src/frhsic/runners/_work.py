@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from frhsic.dependence import HSICSketch
+from frhsic.sketching import HSICSketch
 from frhsic.sources import Piece, Source, drop_missing
 
 if TYPE_CHECKING:

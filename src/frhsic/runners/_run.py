@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from frhsic.dependence import HSICSketch
-from frhsic.distributed.runners._engines import Engine, Local
-from frhsic.distributed.runners._partials import Partials
-from frhsic.distributed.runners._work import Columns, Job, Unit
+from frhsic.runners._engines import Engine, Local
+from frhsic.runners._partials import Partials
+from frhsic.runners._work import Columns, Job, Unit
+from frhsic.sketching import HSICSketch
 from frhsic.sources import Piece, Source
 
 # Rows of a unit of work, about a second, but at most so many units: their sketches of some megabytes each are
@@ -120,7 +120,7 @@ def sketch_source(
         )
     if not isinstance(engine, Engine):
         raise TypeError(
-            f"'engine' must be Local(), Pool() or Ray() of frhsic.distributed.runners. "
+            f"'engine' must be Local(), Pool() or Ray() of frhsic.runners. "
             f"Got '{type(engine).__name__}'. Leave it out for this process."
         )
     # Arrow's own way to a part of a schema; only sources import it.

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from frhsic.distributed.runners._work import Job, Unit, named, one_thread
+from frhsic.runners._work import Job, Unit, named, one_thread
 
 # A unit that has ended so many workers is not tried again: the file may be what ends them.
 _DEATHS = 3

@@ -31,7 +31,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from frhsic.sources._whole import NO_DIGEST, is_sealed, replacing, seal
+from frhsic._files import NO_DIGEST, is_sealed, replacing, seal
 
 __all__ = ["VERSION", "TensorFileError", "read", "write"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from frhsic.dependence._centering import Estimator, GramSums, centred, hsic_from_sums
-from frhsic.dependence._lowrank import pivoted_factor
-from frhsic.dependence._tiles import TILE, WHOLE
 from frhsic.kernels import Kernel
+from frhsic.numerics._centering import Estimator, GramSums, centred, hsic_from_sums
+from frhsic.numerics._lowrank import pivoted_factor
+from frhsic.numerics._tiles import TILE, WHOLE
 
 # Permutations are evaluated in chunks of about this many float64 numbers, three times over: 8 MB, or 128 MB
 # where each chunk evaluates the kernel anew.

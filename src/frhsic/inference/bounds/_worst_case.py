@@ -22,11 +22,11 @@ from torch import Tensor
 
 from frhsic.data import Sensitive, check_aligned, to_generator, to_groups, to_matrix, to_sensitive
 from frhsic.dependence import HSIC
-from frhsic.dependence._centering import both_centred
-from frhsic.dependence._lowrank import pivoted_factor
 from frhsic.inference._permutation import random_orders
 from frhsic.inference._results import Result, number
 from frhsic.kernels import Kernel
+from frhsic.numerics._centering import both_centred
+from frhsic.numerics._lowrank import pivoted_factor
 
 # Eigenvalues below this part of the largest are rounding.
 _SMALLEST = 1e-10

@@ -11,13 +11,11 @@ import torch
 
 from frhsic.data import to_generator
 from frhsic.dependence import HSIC
-from frhsic.dependence._lowrank import complete_map
-from frhsic.dependence._tiles import TILE, tiled_hsic
-from frhsic.inference._complexity import TrainedOn, is_standard, lipschitz, uniform_bound
 from frhsic.inference._embedding import embedding
 from frhsic.inference._permutation import Stratum, moments
 from frhsic.inference._results import Kind, Result, frame, number
-from frhsic.inference._worst_case import (
+from frhsic.inference.bounds._complexity import TrainedOn, is_standard, lipschitz, uniform_bound
+from frhsic.inference.bounds._worst_case import (
     MOST_ROWS,
     Fixed,
     HeadRow,
@@ -32,6 +30,8 @@ from frhsic.inference._worst_case import (
     resolution,
 )
 from frhsic.kernels import Kernel, Linear, OnColumns, Scaled, Sum
+from frhsic.numerics._lowrank import complete_map
+from frhsic.numerics._tiles import TILE, tiled_hsic
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,21 +27,13 @@ from frhsic.data import (
     to_weights,
 )
 from frhsic.dependence._base import Dependence, checked_kernel
-from frhsic.dependence._cells import Cells
-from frhsic.dependence._centering import Estimator, check_estimator, refuse_few_rows
-from frhsic.dependence._features import (
-    Rows,
-    check_kernel,
-    delta_columns,
-    feature_map,
-    feature_rows,
-    hsic_of_sums,
-    normalized_hsic,
-    pair_rows,
-)
-from frhsic.dependence._numeric import signed_root
-from frhsic.dependence._sketch import MOST_SUMS, Moments, Plan, State, by_place
-from frhsic.dependence._sketchfile import (
+from frhsic.dependence.gdp import GDP
+from frhsic.dependence.hsic import HSIC
+from frhsic.kernels import Gaussian, Kernel, default_kernel
+from frhsic.numerics._cells import Cells
+from frhsic.numerics._centering import Estimator, check_estimator, refuse_few_rows
+from frhsic.numerics._numeric import signed_root
+from frhsic.sketching._bytes import (
     describe_kernel,
     fingerprint,
     pack,
@@ -51,9 +43,17 @@ from frhsic.dependence._sketchfile import (
     unpack,
     write_state,
 )
-from frhsic.dependence.gdp import GDP
-from frhsic.dependence.hsic import HSIC
-from frhsic.kernels import Gaussian, Kernel, default_kernel
+from frhsic.sketching._maps import (
+    Rows,
+    check_kernel,
+    delta_columns,
+    feature_map,
+    feature_rows,
+    hsic_of_sums,
+    normalized_hsic,
+    pair_rows,
+)
+from frhsic.sketching._state import MOST_SUMS, Moments, Plan, State, by_place
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 # Features of a side and columns of z, at most: bytes from elsewhere must not ask for any amount of memory.

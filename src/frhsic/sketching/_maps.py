@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from scipy.special import chdtr, chdtri, fdtri, ndtri
 from torch import Tensor
 
-from frhsic.dependence._centering import Estimator
 from frhsic.kernels import (
     Delta,
     Gaussian,
@@ -38,6 +37,7 @@ from frhsic.kernels import (
     Sum,
 )
 from frhsic.kernels._radial import _Radial
+from frhsic.numerics._centering import Estimator
 
 # Frequencies of one Gaussian column run up to 5.5: what is cut off weighs 4e-8.
 _HIGHEST = 5.5

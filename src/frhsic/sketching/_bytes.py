@@ -14,10 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from frhsic._files import NO_DIGEST, is_sealed, seal
 from frhsic.data import Label
-from frhsic.dependence._features import FeatureMap, Joined, Waves
-from frhsic.dependence._grid import Grid
-from frhsic.dependence._sketch import ALL, LEVELS, STORED, Plan, Sample, State, joined_labels
 from frhsic.kernels import (
     Delta,
     Energy,
@@ -31,7 +29,9 @@ from frhsic.kernels import (
     Scaled,
     Sum,
 )
-from frhsic.sources._whole import NO_DIGEST, is_sealed, seal
+from frhsic.sketching._grid import Grid
+from frhsic.sketching._maps import FeatureMap, Joined, Waves
+from frhsic.sketching._state import ALL, LEVELS, STORED, Plan, Sample, State, joined_labels
 
 FORMAT, VERSION = "frhsic-sketch", 2  # 2: a digest
 _RADIAL = {kernel.__name__: kernel for kernel in (Gaussian, Laplace, InverseMultiquadric)}

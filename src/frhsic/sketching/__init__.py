@@ -1,0 +1,5 @@
+"""Kernels as inner products of features: HSIC as a penalty in linear time, and as sums over any number of rows."""
+
+from frhsic.sketching._sketch import FeatureHSIC, HSICSketch
+
+__all__ = ["FeatureHSIC", "HSICSketch"]
