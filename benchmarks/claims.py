@@ -135,7 +135,7 @@ def audited(f: Array, s: dict[str, Any], seed: int) -> tuple[Audit, list[Evidenc
         subject="score",
         n=len(f),
         groups=None,
-        level=1.0 - ALPHA,
+        confidence_level=1.0 - ALPHA,
         score=Column("score", "continuous", len(f), mean=float(f.mean())),
         width=1,
         columns=columns,

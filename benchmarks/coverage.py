@@ -157,10 +157,10 @@ def outcomes(n: int, regime: str, draw: int) -> Iterator[Outcome]:
         interval = confidence_interval(
             *((scores, ages) if name == "GDP, level means" else (z, s)),
             dependence=measure,
-            level=LEVEL,
+            confidence_level=LEVEL,
             n_draws=MULTIPLIERS,
             random_state=int(g.integers(2**31)),
-            floor=False,
+            chance=False,
         )
         yield Outcome(
             name,
@@ -172,13 +172,15 @@ def outcomes(n: int, regime: str, draw: int) -> Iterator[Outcome]:
         )
     seed = int(g.integers(2**31))
     h = 0.1 * float(s.max() - s.min())
-    band = conditional_curve(z, s, level=LEVEL, bandwidth_s=0.1, n_draws=MULTIPLIERS, random_state=seed)
+    band = conditional_curve(
+        z, s, confidence_level=LEVEL, bandwidth_s=0.1, n_draws=MULTIPLIERS, random_state=seed
+    )
     yield held("band, smoothed", band, rho / (1.0 + h * h) * np.array(band.points))
     low, high = gdp_from_band(band)
     gdp = smoothed_gdp(rho, h)
     yield Outcome("GDP from the band", gdp < low, gdp > high, high - low, 0.5 * (low + high))
     labels = ages.astype(int).astype(str)  # categories: a mean at each, however few its rows
-    band = conditional_curve(scores, labels, level=LEVEL, n_draws=MULTIPLIERS, random_state=seed)
+    band = conditional_curve(scores, labels, confidence_level=LEVEL, n_draws=MULTIPLIERS, random_state=seed)
     yield held("band, level means", band, rho * standard_levels()[np.array(band.points, dtype=int)])
     fixed = HSIC(Gaussian(1.0), Gaussian(1.0))
     certificate = certify(z, s, dependence=fixed, delta=1.0 - LEVEL, n_permutations=19, random_state=seed)
@@ -324,7 +326,7 @@ def run(arguments: argparse.Namespace) -> None:
             "coverage.json",
             fresh=arguments.fresh,
             quick=arguments.quick,
-            level=LEVEL,
+            confidence_level=LEVEL,
             multiplier_draws=MULTIPLIERS,
         )
         spread(runs, tasks_of(arguments.draws, arguments.quick), work)

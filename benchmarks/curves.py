@@ -200,8 +200,8 @@ def work(task: Task) -> Task:
     held, lengths, widths = [], [], []
     for draw in draws_of(task):
         scores, s = sample(task, draw)
-        options: dict[str, Any] = {"n_draws": MULTIPLIERS, "random_state": draw, "level": LEVEL}
-        interval = confidence_interval(scores, {"s": s}, dependence=GDP(), floor=False, **options)
+        options: dict[str, Any] = {"n_draws": MULTIPLIERS, "random_state": draw, "confidence_level": LEVEL}
+        interval = confidence_interval(scores, {"s": s}, dependence=GDP(), chance=False, **options)
         found = conditional_curve(scores, {"s": s}, **options)
         held.append(judge(real, found, interval))
         lengths.append(interval.high - interval.low)

@@ -140,7 +140,7 @@ def one_pass(kind: str, path: str, rows: int) -> dict[str, Any]:
         "more_after_all": peak() - before,
         "hsic": sketch.value(),
         "hsic_normalized": sketch.value(normalized=True),
-        "hsic_at_labels": [sketch.at(level).value() for level in sketch.levels],
+        "hsic_at_labels": [sketch.at(level).value() for level in sketch.labels],
         "gdp": sketch.gdp(),
         "bytes": len(sketch.to_bytes()),
     }

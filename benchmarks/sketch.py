@@ -108,7 +108,11 @@ def one_interval(rho: float, number: int) -> dict[str, float]:
     found = {}
     for name, normalized, truth in (("plain", False, 1.0), ("normalised", True, of_pairs(1.0))):
         interval = confidence_interval(
-            sketch, dependence=HSIC(normalized=normalized), level=LEVEL, random_state=number, floor=False
+            sketch,
+            dependence=HSIC(normalized=normalized),
+            confidence_level=LEVEL,
+            random_state=number,
+            chance=False,
         )
         found[name] = float(interval.low <= of_pairs(rho) / truth <= interval.high)
     return found

@@ -22,7 +22,7 @@ print(f"Correlation of score and age: {np.corrcoef(score, age)[0, 1]:.3f}.\n")
 found = frhsic.audit(score, sensitive_features={"age": age}, y_true=repaid, random_state=0)
 print(found)
 on_age = found.attribute("age")
-print(f"\nAmong those who repaid: {on_age.outcome.levels[1].gdp}")
+print(f"\nAmong those who repaid: {on_age.outcome.labels[1].gdp}")
 
 # %%
 # Where along age: the mean score, and the distance of its law from the one overall.

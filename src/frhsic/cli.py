@@ -163,8 +163,11 @@ def audit(
         Path | None, typer.Option("--report", metavar="OUT.html", help="Write a report with pictures.")
     ] = None,
     as_json: _Json = None,
-    level: Annotated[
-        float, typer.Option("--level", help="The confidence of each interval, and of all claims together.")
+    confidence_level: Annotated[
+        float,
+        typer.Option(
+            "--confidence-level", help="The confidence of each interval, and of all claims together."
+        ),
     ] = 0.95,
     seed: _Seed = 0,
     trained_on: Annotated[
@@ -230,8 +233,10 @@ def audit(
     """  # noqa: D301
     limits = _limits(fail_above or [], fail_on, several=len(set(score)) > 1, outcome=label is not None)
     kinds = _kinds(kind or [], sensitive)
-    if not 0 < level < 1:
-        raise Refusal(f"--level must lie between 0 and 1. Got {level:g}. Pass 0.95, say.")
+    if not 0 < confidence_level < 1:
+        raise Refusal(
+            f"--confidence-level must lie between 0 and 1. Got {confidence_level:g}. Pass 0.95, say."
+        )
     if positive is not None and label is None:
         raise Refusal("--positive must come with --label. Got no outcome. Name its column with --label.")
     _check_outputs({"--report": report, "--json": as_json}, Path(file))
@@ -267,7 +272,7 @@ def audit(
                 sample_weight=None if weight is None else table.column(weight),
                 groups=None if group is None else table.column(group),
                 kinds=kinds,
-                level=level,
+                confidence_level=confidence_level,
                 random_state=seed,
                 trained_on=trained_on,
                 positive_label=_positive(positive, table, label),
@@ -276,13 +281,13 @@ def audit(
         with _told(), _watched() as watch:
             found = audit_source(
                 source,
-                scores_or_Z=score,
+                scores=score,
                 sensitive_features=sensitive,
                 y_true=label,
                 sample_weight=weight,
                 kinds=kinds,
                 groups=group,
-                level=level,
+                confidence_level=confidence_level,
                 random_state=seed,
                 trained_on=trained_on,
                 positive_label=None if positive is None else _positive(positive, source.sample(), label),
@@ -429,7 +434,7 @@ def _gated(one: Attribute, name: str) -> list[tuple[str, Any]]:
         return [("the calibration gap", None if outcome is None else outcome.calibration_gap)]
     gaps = [
         (f"GDP where the outcome is {_short(given.label)},", given.gdp)
-        for given in (() if outcome is None else outcome.levels)
+        for given in (() if outcome is None else outcome.labels)
         if outcome is not None and (name == "equalized_odds" or given.label == outcome.equal_opportunity)
     ]
     return gaps or [(name.replace("_", " "), None)]
@@ -447,7 +452,7 @@ def _fails(what: str, measured: Any, limit: float, end: str) -> bool:
         return True
     if isinstance(measured, Measured):
         above = bool(measured.value > limit)
-        sure = f"Chance alone seldom gives more than {_number(measured.floor_high)}."
+        sure = f"Chance alone seldom gives more than {_number(measured.chance_high)}."
         said = f"is {_number(measured.value)}, which {'is above' if above else 'is not above'}"
     else:
         value = getattr(measured, _ENDS[end])
@@ -460,7 +465,7 @@ def _fails(what: str, measured: Any, limit: float, end: str) -> bool:
             else "holds the limit: these rows leave open on which side the true value is"
         )
         ends = f"{_number(measured.low)} to {_number(measured.high)}"
-        sure = f"The {100 * measured.level:g}% interval, {ends}, {where}."
+        sure = f"The {100 * measured.confidence_level:g}% interval, {ends}, {where}."
         said = {
             "estimate": f"is {_number(value)}, which {'is above' if above else 'is not above'}",
             "upper": "is not shown to be below" if above else "is shown to be at most",
@@ -474,9 +479,9 @@ def _positive(text: str | None, table: pa.Table, label: str | None) -> Any:
     """Return the label of the outcome that reads like what was typed."""
     if text is None or label is None:
         return None
-    from frhsic.data import levels
+    from frhsic.data import split_labels
 
-    known = [one.value for one in levels(table.column(label), name="y_true").kept]
+    known = [one.value for one in split_labels(table.column(label), name="y_true").kept]
     for value in known:
         if str(value) == text:
             return value
@@ -528,7 +533,8 @@ def _show_audit(found: Audit, source: str, score: Sequence[str]) -> None:
     _say(
         "GDP is the mean gap between the score at a value and overall, in units of the score. For the others "
         "0 is none, and 1 the most (HSIC alone has no such end). By chance: what is seen on average without "
-        f"any dependence, and what is then exceeded in 1 of {round(1 / (1 - found.level)):,} samples."
+        f"any dependence, and what is then exceeded in 1 of {round(1 / (1 - found.confidence_level)):,} "
+        "samples."
     )
 
 
@@ -539,7 +545,7 @@ def _numbers(one: Attribute, found: Audit) -> Table:
     table = Table(title=Text(title), title_justify="left", title_style="bold")
     table.box, table.show_edge, table.pad_edge = box.SIMPLE_HEAD, False, False
     table.add_column("measure", no_wrap=True)
-    for heading in ("estimate", f"{found.level:.0%} interval", "by chance", "seldom above"):
+    for heading in ("estimate", f"{found.confidence_level:.0%} interval", "by chance", "seldom above"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name in _MEASURES:
         measured = getattr(one, name)
@@ -550,11 +556,11 @@ def _numbers(one: Attribute, found: Audit) -> Table:
             if name == "kernel_hgr"
             else (measured.estimate, f"{_cell(measured.low)} to {_cell(measured.high)}")
         )
-        chance = ["" if x is None else _cell(x) for x in (measured.floor, measured.floor_high)]
+        chance = ["" if x is None else _cell(x) for x in (measured.chance, measured.chance_high)]
         table.add_row(_TITLES[name], _cell(value), interval, *chance)
     for title, measured in _beside(one):
         interval = f"{_cell(measured.low)} to {_cell(measured.high)}"
-        chance = ["" if x is None else _cell(x) for x in (measured.floor, measured.floor_high)]
+        chance = ["" if x is None else _cell(x) for x in (measured.chance, measured.chance_high)]
         table.add_row(title, _cell(measured.estimate), interval, *chance)
     return table
 
@@ -565,7 +571,7 @@ def _beside(one: Attribute) -> list[tuple[str, Any]]:
     if outcome is None:
         return []
     rows = []
-    for given in outcome.levels:
+    for given in outcome.labels:
         label = _clean(given.label)
         rows.append((f"GDP, outcome {label if len(label) <= 8 else label[:7] + '…'}", given.gdp))
     rows.append(("calibration gap", outcome.calibration_gap))
@@ -765,9 +771,9 @@ def _target(column: Any, task: str) -> tuple[Any, list[Any], str]:
     """Return the target as an array, its classes (none for a number), and why it was taken so."""
     import numpy as np
 
-    from frhsic.data import levels, to_vector
+    from frhsic.data import split_labels, to_vector
 
-    split = levels(column, name="y").kept
+    split = split_labels(column, name="y").kept
     labels = [one.value for one in split]
     text = any(isinstance(label, str | bool) for label in labels)
     if task == "auto":
@@ -836,9 +842,10 @@ def _judge(model: Any, name: str, data: _Data, rows: Any, seed: int, *, sure: bo
                     values, part, dependence=GDP(), random_state=seed, sample_weight=w
                 )
             _say(
-                f"  GDP of {what} on {_short(attribute)}: {_number(interval.estimate)}, {interval.level:.0%} "
+                f"  GDP of {what} on {_short(attribute)}: {_number(interval.estimate)}, "
+                f"{interval.confidence_level:.0%} "
                 f"interval {_number(interval.low)} to {_number(interval.high)}; chance alone gives "
-                f"{_number(interval.floor or 0.0)}, seldom above {_number(interval.floor_high or 0.0)}."
+                f"{_number(interval.chance or 0.0)}, seldom above {_number(interval.chance_high or 0.0)}."
             )
 
 
@@ -1009,7 +1016,7 @@ def frontier(
         performance="accuracy" if data.classes else "R^2",
         what="the score" if len(data.classes) < 3 else "the scores",
         rows={"training": len(rows) - judged, "validation": judged, "held_out": len(held)},
-        level=LEVEL,
+        confidence_level=LEVEL,
         chosen=None,
     )
     function = _rule(rule, within)
@@ -1076,7 +1083,7 @@ class _Frontier(NamedTuple):
     performance: str
     what: str
     rows: dict[str, int]
-    level: float
+    confidence_level: float
     chosen: int | None
 
     def of(self, title: str, attribute: str) -> list[float]:
@@ -1174,7 +1181,8 @@ def _reason(found: _Frontier, rule: str, within: float | None, tolerance: float 
     if found.chosen is None:
         return (
             f"No model is chosen: not even for the strongest is {gap} shown to be below {tolerance:g} at "
-            "level 0.05. More rows or a stronger penalty may help; another tolerance must not be picked here."
+            "alpha = 0.05. More rows or a stronger penalty may help; another tolerance must not be picked "
+            "here."
         )
     point, free = found.points[found.chosen], found.points[0]
     why = {
@@ -1203,7 +1211,7 @@ def _reason(found: _Frontier, rule: str, within: float | None, tolerance: float 
     if rule == "equivalent" and point.equivalence is not None:
         why = (
             f"the weakest penalty, from the strongest on, with {gap} shown to be below {tolerance:g} at "
-            f"level 0.05 (p = {_number(point.equivalence.pvalue)}), if the tolerance was fixed beforehand"
+            f"alpha = 0.05 (p = {_number(point.equivalence.pvalue)}), if the tolerance was fixed beforehand"
         )
     beside = f" (without penalty: {_cell(free.performance)} and {_cell(free.dependence)})"
     return (
@@ -1226,7 +1234,7 @@ def _show_frontier(found: _Frontier) -> None:
             f"{found.rows['validation']:,} validation rows: {found.what} and {_short(attribute)}"
         )
         table.box, table.show_edge, table.pad_edge = box.SIMPLE_HEAD, False, False
-        headings = [found.performance, "GDP", f"{found.level:.0%} interval", "R^2 from Z", ""]
+        headings = [found.performance, "GDP", f"{found.confidence_level:.0%} interval", "R^2 from Z", ""]
         for heading in ["budget", "reached", *headings] if with_budgets else ["lam", *headings]:
             table.add_column(heading, justify="right", no_wrap=True)
         for index, point in enumerate(found.points):
@@ -1332,7 +1340,7 @@ def _frontier_dict(found: _Frontier, facts: dict[str, Any]) -> dict[str, Any]:
         "rows": found.rows,
         "performance": found.performance,
         "dependence": "GDP",
-        "level": found.level,
+        "confidence_level": found.confidence_level,
         "chosen": found.chosen,
         "models": models,
     }
@@ -1763,14 +1771,14 @@ def _told() -> Iterator[None]:
 
 # What the library calls its arguments, and what they are called here; in a command of its own, see _reworded.
 _WORDS = {
-    "'scores_or_Z'": "--score",
+    "'scores'": "--score",
     "'sensitive_features'": "--sensitive",
     "'groups'": "--group",
     "'y_true'": "--label",
     "'y'": "--target",
     "'sample_weight'": "--weight",
     "'kinds'": "--kind",
-    "'level'": "--level",
+    "'confidence_level'": "--confidence-level",
     "'positive_label'": "--positive",
     "'random_state'": "--seed",
     "'budget'": "--budget",

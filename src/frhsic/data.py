@@ -34,12 +34,12 @@ from torch import Tensor
 __all__ = [
     "Kind",
     "Label",
-    "Level",
-    "Levels",
+    "LabelRows",
+    "LabelSplit",
     "Sensitive",
     "check_aligned",
     "check_kept",
-    "levels",
+    "split_labels",
     "suspicious_codes",
     "to_generator",
     "to_groups",
@@ -511,25 +511,25 @@ def _in_another_order(one: Any, other: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Level:
+class LabelRows:
     """The rows of one label: ``value`` as the user wrote it and the row numbers ``rows`` in rising order."""
 
     value: Label
     rows: Tensor
 
     def __repr__(self) -> str:
-        return f"Level({self.value!r} in {len(self.rows)} rows)"
+        return f"LabelRows({self.value!r} in {len(self.rows)} rows)"
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
-    """A split by label: the levels ``kept``, and ``(value, row count)`` of those ``skipped`` as too small."""
+class LabelSplit:
+    """A split by label: the labels ``kept``, and ``(value, row count)`` of those ``skipped`` as too small."""
 
-    kept: tuple[Level, ...]
+    kept: tuple[LabelRows, ...]
     skipped: tuple[tuple[Label, int], ...]
 
 
-def levels(
+def split_labels(
     y: object,
     only: object = None,
     *,
@@ -537,7 +537,7 @@ def levels(
     name: str = "y",
     n_rows: int | None = None,
     rows_of: str = "X",
-) -> Levels:
+) -> LabelSplit:
     """Split the rows by the distinct labels of ``y``, in the sorted order of the labels.
 
     Parameters
@@ -547,7 +547,7 @@ def levels(
     only : label or collection of labels, optional
         The labels to keep; each must occur.
     min_rows : int, default=1
-        A level with fewer rows is not kept but reported as skipped.
+        A label with fewer rows is not kept but reported as skipped.
     name : str, default="y"
         The argument that error messages name.
     n_rows : int, optional
@@ -557,13 +557,13 @@ def levels(
 
     Returns
     -------
-    Levels
+    LabelSplit
         ``kept`` and ``skipped``.
 
     Examples
     --------
-    >>> levels(["no", "yes", "no", "no"], min_rows=2)
-    Levels(kept=(Level('no' in 3 rows),), skipped=(('yes', 1),))
+    >>> split_labels(["no", "yes", "no", "no"], min_rows=2)
+    LabelSplit(kept=(LabelRows('no' in 3 rows),), skipped=(('yes', 1),))
     """
     block = _one_column(y, name)
     _check_rows(block, name, n_rows, rows_of)
@@ -579,8 +579,8 @@ def levels(
         if count < min_rows:
             skipped.append((label, count))
         else:
-            kept.append(Level(label, order[stop - count : stop]))
-    return Levels(tuple(kept), tuple(skipped))
+            kept.append(LabelRows(label, order[stop - count : stop]))
+    return LabelSplit(tuple(kept), tuple(skipped))
 
 
 def check_kept(kept: int, total: int, *, n_labels: int, min_rows: int, name: str = "given") -> None:
@@ -1171,3 +1171,12 @@ def _show(labels: Sequence[object]) -> str:
     texts = [str(label) for label in labels[:5]]
     shown = ", ".join(f"'{text if len(text) <= 40 else text[:39] + '…'}'" for text in texts)
     return shown + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
+
+
+def refuse_not_finite(s: Sensitive) -> None:
+    """Refuse values that cannot be sorted into bins or neighbourhoods."""
+    if not bool(torch.isfinite(s.values).all()):
+        raise ValueError(
+            "'s' must be finite. Got missing or infinite values. "
+            "Drop those rows first; frhsic.data.to_sensitive says which column has them."
+        )

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from frhsic.data import Label, Sensitive, _show, levels
+from frhsic.data import Label, Sensitive, _show, split_labels
 from frhsic.dependence import HSIC
 from frhsic.dependence._base import Dependence
 from frhsic.kernels import Gaussian, Linear
@@ -122,10 +122,10 @@ class _Penalty(nn.Module, ABC):
         total: Tensor | None = None
         values, skipped = [], []
         for factor, part in self._parts(rows):
-            measure, level = part.dependence, part.level
+            measure, label = part.dependence, part.label
             chosen = part._chosen(z, prediction, s, rows, weights, scale_free=generator is not None)
-            if level is not None and part._too_few(chosen.n):
-                skipped.append((level, chosen.n))
+            if label is not None and part._too_few(chosen.n):
+                skipped.append((label, chosen.n))
                 value = chosen.z.new_zeros(chosen.z.shape[:-2])
             else:
                 if generator is None or measure.debiased:
@@ -162,7 +162,7 @@ class _Penalty(nn.Module, ABC):
         factors, terms = [], []
         for factor, part in self._parts(rows):
             chosen = part._chosen(z, prediction, s, rows, weights, scale_free=scale_free)
-            if part.level is None or not part._too_few(chosen.n):
+            if part.label is None or not part._too_few(chosen.n):
                 fixed = part.dependence.calibrate(
                     chosen.z, chosen.s, generator, weights=chosen.weights, freeze=freeze, side=side
                 )
@@ -220,7 +220,7 @@ class _Penalty(nn.Module, ABC):
             raise ValueError(
                 f"'y' must have {n} rows like 's'. Got {len(y)}. Drop or align the missing rows first."
             )
-        return {level.value: level.rows for level in levels(y).kept}
+        return {one.value: one.rows for one in split_labels(y).kept}
 
 
 class Penalty(_Penalty):
@@ -314,7 +314,7 @@ class Penalty(_Penalty):
         self.needs_y = given is not None
         # What a part is asked for at every step: looked up once.
         several = _labels(given) if isinstance(given, Mapping) else []
-        self.level: Label | None = several[0] if len(several) == 1 else None
+        self.label: Label | None = several[0] if len(several) == 1 else None
         self.columns = None
         if columns is not None:
             self.columns = tuple(entry if isinstance(entry, str) else tuple(entry) for entry in columns)
@@ -381,7 +381,7 @@ class Penalty(_Penalty):
                     "Correct the names; an unnamed column is called 's', several 's0', 's1', ..."
                 )
             s = s.columns(self.columns[0])
-        if self.level is None:
+        if self.label is None:
             return _Chosen(of, s, weights, len(s))
         for name, size in (("s", len(s)), ("weights", None if weights is None else len(weights))):
             if size not in (None, of.shape[-2]):
@@ -389,7 +389,7 @@ class Penalty(_Penalty):
                     f"'{name}' must have {of.shape[-2]} rows like 'z'. Got {size}. "
                     "Drop or align the missing rows first."
                 )
-        rows = rows_of.get(self.level, _NONE).to(of.device)
+        rows = rows_of.get(self.label, _NONE).to(of.device)
         if weights is not None:
             rows = rows[weights[rows] > 0]
         return _Chosen(of[..., rows, :], s[rows], None if weights is None else weights[rows], len(rows))

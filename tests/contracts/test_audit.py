@@ -90,9 +90,9 @@ def test_each_number_is_that_of_its_function_with_the_seed_of_the_audit(
         assert getattr(found, name) == confidence_interval(z, s, dependence=measure, random_state=5)
     level = 1 - 0.05 / (3 * 2 * 2)  # three questions, two attributes, mean and distribution
     draws = {"n_draws": math.ceil(20 / (1 - level)), "random_state": 5}
-    assert found.curve == conditional_curve(z, s, level=level, **draws)
+    assert found.curve == conditional_curve(z, s, confidence_level=level, **draws)
     pairings = math.ceil(1 / (1 - level))
-    profile = localized_profile(z, s, level=level, n_permutations=pairings, random_state=5)
+    profile = localized_profile(z, s, confidence_level=level, n_permutations=pairings, random_state=5)
     assert found.profile == profile
     single = independence_test(z, s, random_state=5)
     assert replace(found.test, adjusted=None) == single
@@ -118,14 +118,14 @@ def test_several_attributes_are_corrected_and_a_single_one_without_an_outcome_is
     single = audit(rows["score"], sensitive_features={"age": rows["age"]}, random_state=5)
     assert single.attributes[0].test.adjusted is None
     assert single.joint is None
-    assert single.attributes[0].curve.level == 0.975  # type: ignore[union-attr]
+    assert single.attributes[0].curve.confidence_level == 0.975  # type: ignore[union-attr]
 
 
 def test_levels_of_the_outcome_are_audits_of_their_rows(rows: dict[str, Any], of_score: Audit) -> None:
     outcome = of_score.attribute("age").outcome
     assert outcome is not None
     assert outcome.equal_opportunity == "1"
-    for given in outcome.levels:
+    for given in outcome.labels:
         kept = rows["y"] == int(given.label)
         assert given.n == kept.sum()
         assert given.gdp == confidence_interval(
@@ -143,7 +143,7 @@ def test_calibration_is_the_curve_of_what_the_score_misses(rows: dict[str, Any],
     level = 1 - 0.05 / (3 * 2)
     draws = math.ceil(20 / (1 - level))
     assert outcome.calibration == conditional_curve(
-        missed, {"age": rows["age"]}, level=level, n_draws=draws, random_state=5
+        missed, {"age": rows["age"]}, confidence_level=level, n_draws=draws, random_state=5
     )
     assert outcome.calibration is not None
     assert outcome.calibration.overall == pytest.approx(missed.mean())
@@ -164,7 +164,7 @@ def test_an_outcome_that_is_a_number_has_calibration_and_no_levels(rows: dict[st
     found = audit(rows["score"], sensitive_features={"age": rows["age"]}, y_true=number, random_state=0)
     outcome = found.attributes[0].outcome
     assert outcome is not None
-    assert outcome.levels == ()
+    assert outcome.labels == ()
     assert outcome.equalized_odds is None
     assert outcome.calibration is not None
 
@@ -324,21 +324,24 @@ def test_an_identifier_is_refused_as_a_sensitive_column(rows: dict[str, Any]) ->
 
 def refusals(rows: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     s = {"age": rows["age"]}
-    yield {"scores_or_Z": rows["score"][:10], "sensitive_features": {"age": rows["age"][:10]}}, "at least 50"
-    yield {"scores_or_Z": np.ones(300), "sensitive_features": s}, "more than one value"
-    yield {"scores_or_Z": rows["score"], "sensitive_features": {"age": rows["age"][:200]}}, "300 rows"
-    yield {"scores_or_Z": rows["score"], "sensitive_features": s, "y_true": rows["y"][:9]}, "'y_true' must"
-    yield {"scores_or_Z": rows["score"], "sensitive_features": s, "level": 1.0}, "'level' must lie"
-    yield {"scores_or_Z": rows["score"], "sensitive_features": s, "positive_label": 1}, "without 'y_true'"
+    yield {"scores": rows["score"][:10], "sensitive_features": {"age": rows["age"][:10]}}, "at least 50"
+    yield {"scores": np.ones(300), "sensitive_features": s}, "more than one value"
+    yield {"scores": rows["score"], "sensitive_features": {"age": rows["age"][:200]}}, "300 rows"
+    yield {"scores": rows["score"], "sensitive_features": s, "y_true": rows["y"][:9]}, "'y_true' must"
+    yield (
+        {"scores": rows["score"], "sensitive_features": s, "confidence_level": 1.0},
+        "'confidence_level' must lie",
+    )
+    yield {"scores": rows["score"], "sensitive_features": s, "positive_label": 1}, "without 'y_true'"
     wrong = {"y_true": rows["y"], "positive_label": "yes"}
-    yield {"scores_or_Z": rows["score"], "sensitive_features": s, **wrong}, "label of 'y_true'"
+    yield {"scores": rows["score"], "sensitive_features": s, **wrong}, "label of 'y_true'"
 
 
 @pytest.mark.parametrize("case", range(7))
 def test_what_cannot_be_audited_is_refused_with_a_cure(rows: dict[str, Any], case: int) -> None:
     arguments, message = list(refusals(rows))[case]
     with pytest.raises(ValueError, match=message):
-        audit(arguments.pop("scores_or_Z"), **arguments)
+        audit(arguments.pop("scores"), **arguments)
 
 
 def test_an_attribute_that_is_not_there_is_named(of_score: Audit) -> None:
@@ -352,7 +355,7 @@ def test_an_attribute_that_is_not_there_is_named(of_score: Audit) -> None:
 def test_every_argument_changes_something(rows: dict[str, Any], of_score: Audit) -> None:
     s = {"age": rows["age"]}
     plain = audit(rows["score"], sensitive_features=s, y_true=rows["y"], random_state=5)
-    wide = audit(rows["score"], sensitive_features=s, level=0.5, random_state=5)
+    wide = audit(rows["score"], sensitive_features=s, confidence_level=0.5, random_state=5)
     assert wide.attributes[0].gdp.high < plain.attributes[0].gdp.high  # type: ignore[union-attr]
     narrow = audit(rows["score"], sensitive_features=s, bandwidth_s=0.02, random_state=5)
     assert narrow.attributes[0].gdp.estimate != plain.attributes[0].gdp.estimate  # type: ignore[union-attr]

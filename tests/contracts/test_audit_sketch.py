@@ -90,7 +90,7 @@ def test_columns_are_described_as_from_the_rows(ours, theirs):
 def test_the_outcome_is_asked_label_by_label(ours, theirs):
     mine, other = ours.attribute("age").outcome, theirs.attribute("age").outcome
     assert mine.equal_opportunity == other.equal_opportunity == "no"
-    for a, b in zip(mine.levels, other.levels, strict=True):
+    for a, b in zip(mine.labels, other.labels, strict=True):
         assert (a.label, a.n) == (b.label, b.n)
         assert a.gdp.estimate == pytest.approx(b.gdp.estimate, rel=1e-6)
     assert mine.equalized_odds.pvalue == other.equalized_odds.pvalue == 0.001
@@ -118,9 +118,9 @@ def test_weights_and_a_representation_are_taken_from_the_sketch(people):
 
 def test_within_labels_a_sketch_is_tested_by_the_mean_over_them(people):
     sketch = sketched(people, "age", given="bought")
-    test = independence_test(sketch, given=sketch.levels, random_state=0)
-    shares = [sketch.at(label).n_rows / N for label in sketch.levels]
-    values = [sketch.at(label).value() for label in sketch.levels]
+    test = independence_test(sketch, given=sketch.labels, random_state=0)
+    shares = [sketch.at(label).n_rows / N for label in sketch.labels]
+    values = [sketch.at(label).value() for label in sketch.labels]
     assert test.statistic == pytest.approx(np.dot(shares, values))
     with pytest.raises(ValueError, match=r"'given' must be labels of the sketch.*Got 'maybe'"):
         independence_test(sketch, given=["maybe"])
@@ -128,15 +128,15 @@ def test_within_labels_a_sketch_is_tested_by_the_mean_over_them(people):
 
 def test_sketches_of_other_rows_or_without_the_joint_one_are_refused(people):
     age, sex = sketched(people, "age"), sketched(people, "sex")
-    with pytest.raises(ValueError, match="'scores_or_Z' must be one sketch for each sensitive column"):
+    with pytest.raises(ValueError, match="'scores' must be one sketch for each sensitive column"):
         audit([age, sex])
-    with pytest.raises(ValueError, match="'scores_or_Z' must be one sketch for each sensitive column"):
+    with pytest.raises(ValueError, match="'scores' must be one sketch for each sensitive column"):
         audit([age, sketched(people[:3_000], "sex"), sketched(people, "age", "sex")])
     with pytest.raises(ValueError, match="'y_true' must be left out beside a sketch"):
         audit(age, y_true=people["bought"])
     with pytest.raises(ValueError, match="'positive_label' must be a label of the sketch"):
         audit(age, positive_label="yes")
-    with pytest.raises(ValueError, match="'scores_or_Z' must have at least 50 rows"):
+    with pytest.raises(ValueError, match="'scores' must have at least 50 rows"):
         audit(sketched(people[:40], "age"))
 
 

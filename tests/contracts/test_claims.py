@@ -219,11 +219,11 @@ def copies(distinct: int, times: int, decimals: int | None = None) -> dict[str, 
     if decimals is not None:
         score = score.round(decimals)
     rows = np.repeat(np.arange(distinct), times)
-    return {"scores_or_Z": score[rows], "sensitive_features": {"age": age[rows]}}
+    return {"scores": score[rows], "sensitive_features": {"age": age[rows]}}
 
 
 @pytest.mark.parametrize(("times", "decimals", "noted"), [(2, None, True), (1, None, False), (2, 0, False)])
 def test_repeated_rows_of_a_continuous_score_are_noted(times: int, decimals: int | None, noted: bool) -> None:
     arguments = copies(80, times, decimals)
-    made = audit(arguments.pop("scores_or_Z"), **arguments, random_state=0)
+    made = audit(arguments.pop("scores"), **arguments, random_state=0)
     assert any("same score and attributes" in note for note in made.notes) is noted

@@ -73,7 +73,7 @@ def refused(text, capsys):
     assert err.count("\n") == 1, err
     assert "Traceback" not in err
     assert sorted(os.listdir(".")) == before
-    for word in ("scores_or_Z", "sensitive_features", "sample_weight", "'path'", "y_true"):
+    for word in ("scores", "sensitive_features", "sample_weight", "'path'", "y_true"):
         assert word not in err
     return err
 
@@ -183,11 +183,15 @@ def test_sensitive_columns_are_features_only_when_asked(folder, capsys):
 def test_the_json_holds_what_audit_returns(folder):
     from frhsic.auditing import audit
 
-    line = "audit scores.csv --score score --sensitive age --sensitive sex --seed 3 --level 0.9 --json a.json"
+    line = "audit scores.csv --score score --sensitive age --sensitive sex --seed 3 --confidence-level 0.9"
+    line += " --json a.json"
     assert run(shlex.split(line)) == 0
     table = read_table("scores.csv")
     expected = audit(
-        table.select(["score"]), sensitive_features=table.select(["age", "sex"]), level=0.9, random_state=3
+        table.select(["score"]),
+        sensitive_features=table.select(["age", "sex"]),
+        confidence_level=0.9,
+        random_state=3,
     )
     assert json.loads(Path("a.json").read_text()) == json.loads(json.dumps(expected.to_dict()))
 
@@ -203,7 +207,7 @@ def test_every_option_of_audit_reaches_it(folder):
     for options in (
         "--label income",
         "--weight weight",
-        "--level 0.8",
+        "--confidence-level 0.8",
         "--seed 5",
         "--held-out",
         "--score hours --drop-missing",
@@ -284,7 +288,7 @@ def test_the_json_of_a_frontier_has_every_number_of_every_model(folder, capsys):
     assert found["schema"] == "frhsic.frontier/1"
     assert set(found) == {
         "schema", "version", "target", "task", "features", "epochs", "seed", "rule", "reason", "sensitive",
-        "rows", "performance", "dependence", "level", "chosen", "models",
+        "rows", "performance", "dependence", "confidence_level", "chosen", "models",
     }  # fmt: skip
     assert found["rule"] == {"name": "within", "within": 0.01, "tolerance": None}
     assert found["sensitive"] == ["age", "sex"]
@@ -411,7 +415,7 @@ def test_the_gate_compares_the_end_that_is_asked_for(found, end, capsys):
 
 def test_the_gate_takes_measures_beside_the_outcome(found, capsys):
     outcome = found.attributes[0].outcome
-    gaps = {given.label: given.gdp.estimate for given in outcome.levels}
+    gaps = {given.label: given.gdp.estimate for given in outcome.labels}
     assert _gate(found, {"equalized_odds": 0.9 * min(gaps.values())}, "estimate") == 1
     err = capsys.readouterr().err
     assert err.count("FAILED: GDP where the outcome is") == len(gaps) == 2
@@ -478,7 +482,7 @@ CASES = {
     "missing group": (AUDIT.format("scores.csv") + " --group person", "--group must", "column"),
     "gate on z": ("audit scores.csv --score score --score weight --sensitive age --fail-above gdp=1",
                   "single --score", "normalized_hsic"),
-    "level": (AUDIT.format("scores.csv") + " --level 95", "--level must", "0.95"),
+    "level": (AUDIT.format("scores.csv") + " --confidence-level 95", "--confidence-level must", "0.95"),
     "positive": (AUDIT.format("scores.csv") + " --label income --positive rich", "--positive", "'high'"),
     "negative weight": (AUDIT.format("negative.csv") + " --weight weight", "--weight must", "zero"),
     "identifier": ("audit scores.csv --score score --sensitive weight --kind weight=categorical",

@@ -60,7 +60,7 @@ def test_a_pattern_is_sketched_and_the_report_says_so(capsys):
     assert found["n"] == 6_000
     assert any("5,000 rows drawn at random" in note for note in found["notes"])
     assert "drawn at random" in Path("a.html").read_text()
-    assert {level["label"] for level in found["attributes"][0]["outcome"]["levels"]} == {"high", "low"}
+    assert {level["label"] for level in found["attributes"][0]["outcome"]["labels"]} == {"high", "low"}
 
 
 @pytest.mark.usefixtures("scores")
@@ -115,10 +115,8 @@ def test_a_password_in_an_address_is_neither_said_nor_written(capsys):
 def test_an_outcome_of_many_numbers_is_left_out_and_that_is_said():
     table = people(3_000)
     source = open_source(pa.table({name: table[name] for name in ("score", "age", "weight")}))
-    found = audit_source(
-        source, scores_or_Z="score", sensitive_features="age", y_true="weight", random_state=0
-    )
+    found = audit_source(source, scores="score", sensitive_features="age", y_true="weight", random_state=0)
     assert found.attribute("age").outcome is None
     assert re.search("'weight' is a number of many values", found.notes[-1])
     with pytest.raises(ValueError, match="'sensitive_features' must name columns"):
-        audit_source(source, scores_or_Z="score", sensitive_features="aeg")
+        audit_source(source, scores="score", sensitive_features="aeg")

@@ -21,7 +21,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from frhsic.data import Sensitive, levels, to_generator, to_matrix, to_sensitive, to_vector, to_weights
+from frhsic.data import Sensitive, split_labels, to_generator, to_matrix, to_sensitive, to_vector, to_weights
 
 NUMBERS = [1.5, -2.0, 3.25, 0.0]
 LABELS = ["m", "f", "f", "x"]
@@ -280,7 +280,7 @@ MISSING = {
 
 @pytest.mark.parametrize("x", list(MISSING.values()), ids=list(MISSING))
 def test_missing_values_are_refused_with_their_number_and_first_row(x):
-    for convert in (to_matrix, to_vector, to_sensitive, levels):
+    for convert in (to_matrix, to_vector, to_sensitive, split_labels):
         refuses(lambda c=convert: c(x, name="data"), "data", "no missing values", "1 .*row 1", "Drop or fill")
 
 
@@ -337,7 +337,7 @@ def test_a_wrong_number_of_rows_names_both_arguments():
 
 def test_a_vector_has_one_column():
     refuses(lambda: to_vector([[1.0, 2.0]]), "y", "single column", "2", "Choose")
-    refuses(lambda: levels(pl.DataFrame({"a": [1], "b": [2]})), "y", "single column", "2", "Choose")
+    refuses(lambda: split_labels(pl.DataFrame({"a": [1], "b": [2]})), "y", "single column", "2", "Choose")
 
 
 def test_refusals_print_no_data_value():
@@ -600,7 +600,7 @@ def test_weights_are_not_negative_and_not_all_zero():
 
 @each(COLUMNS)
 def test_levels_split_the_rows_by_label(make):
-    split = levels(make(LABELS))
+    split = split_labels(make(LABELS))
     assert [(level.value, level.rows.tolist()) for level in split.kept] == [
         ("f", [1, 2]),
         ("m", [0]),
@@ -624,34 +624,34 @@ def test_levels_split_the_rows_by_label(make):
     ids=range(7),
 )
 def test_a_level_carries_the_label_as_written(y, values):
-    split = levels(y)
+    split = split_labels(y)
     assert [level.value for level in split.kept] == values
     assert [type(level.value) for level in split.kept] == [type(v) for v in values]
     assert [level.rows.tolist() for level in split.kept] == [[1], [0, 2]]
 
 
 def test_small_levels_are_reported_as_skipped():
-    split = levels(["a", "b", "a", "c"], min_rows=2)
+    split = split_labels(["a", "b", "a", "c"], min_rows=2)
     assert [level.value for level in split.kept] == ["a"]
     assert split.skipped == (("b", 1), ("c", 1))
-    assert repr(split.kept[0]) == "Level('a' in 2 rows)"
+    assert repr(split.kept[0]) == "LabelRows('a' in 2 rows)"
 
 
 @pytest.mark.parametrize("only", [1, 1.0, [1], (1,), {1}, np.array([1]), np.int64(1), torch.tensor(1), True])
 def test_only_keeps_one_label(only):
-    split = levels([0, 1, 1, 2], only)
+    split = split_labels([0, 1, 1, 2], only)
     assert [(level.value, level.rows.tolist()) for level in split.kept] == [(1, [1, 2])]
     assert split.skipped == ()
 
 
 def test_only_keeps_several_labels_and_must_occur():
-    split = levels(["a", "b", "c", "a"], ["a", "c"], min_rows=2)
+    split = split_labels(["a", "b", "c", "a"], ["a", "c"], min_rows=2)
     assert [level.value for level in split.kept] == ["a"]
     assert split.skipped == (("c", 1),)
-    refuses(lambda: levels(["a", "b"], "z"), "only", "'a', 'b'", "'z'", "Correct")
-    refuses(lambda: levels(["a", "b"], ["a", "z"]), "only", "'a', 'b'", "'z'", "Correct")
-    refuses(lambda: levels(["a", "b"], []), "only", "occur", "none", "Correct")
-    refuses(lambda: levels([1, 2], [[1]]), "only", "label", "list", "Pass")
+    refuses(lambda: split_labels(["a", "b"], "z"), "only", "'a', 'b'", "'z'", "Correct")
+    refuses(lambda: split_labels(["a", "b"], ["a", "z"]), "only", "'a', 'b'", "'z'", "Correct")
+    refuses(lambda: split_labels(["a", "b"], []), "only", "occur", "none", "Correct")
+    refuses(lambda: split_labels([1, 2], [[1]]), "only", "label", "list", "Pass")
 
 
 def test_generators_from_the_same_seed_draw_the_same_numbers():

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from frhsic.data import levels, to_matrix, to_sensitive, to_vector, to_weights
+from frhsic.data import split_labels, to_matrix, to_sensitive, to_vector, to_weights
 
 hostile = settings(
     max_examples=200,
@@ -372,7 +372,7 @@ def test_sensitive_columns_are_sound_or_refused(x, kinds, allow_constant):
 @hostile
 @given(ANYTHING, st.integers(0, 3), st.one_of(st.none(), ENTRIES, columns()))
 def test_levels_partition_the_rows_or_are_refused(y, min_rows, only):
-    split = outcome(lambda: levels(y, min_rows=min_rows), ["y"])
+    split = outcome(lambda: split_labels(y, min_rows=min_rows), ["y"])
     if split is not None:
         rows = torch.cat([level.rows for level in split.kept] + [torch.empty(0, dtype=torch.int64)])
         n = len(rows) + sum(count for _, count in split.skipped)
@@ -382,5 +382,5 @@ def test_levels_partition_the_rows_or_are_refused(y, min_rows, only):
         assert all(count < min_rows for _, count in split.skipped)
         labels = [level.value for level in split.kept] + [value for value, _ in split.skipped]
         assert len(set(labels)) == len(labels)
-        part = outcome(lambda: levels(y, only, min_rows=min_rows), ["only"])
+        part = outcome(lambda: split_labels(y, only, min_rows=min_rows), ["only"])
         assert part is None or len(part.kept) <= len(split.kept)

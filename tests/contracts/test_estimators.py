@@ -19,9 +19,9 @@ from sklearn.utils.validation import _num_samples
 from torch import nn
 
 import frhsic.estimators
-from frhsic import HSIC, Adversary, FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, Penalty, Training
+from frhsic import HSIC, FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, Penalty, Training
 from frhsic.data import to_generator, to_sensitive
-from frhsic.dependence import Dependence
+from frhsic.dependence import Adversary, Dependence
 from frhsic.estimators import _models
 from frhsic.kernels import Gaussian
 from frhsic.penalty import default_penalty

@@ -381,7 +381,12 @@ def test_the_lower_limit_of_several_columns_is_one_of_the_greatest_dependence():
     limits = {
         level: max(
             confidence_interval(
-                probability, {name: column}, dependence=GDP(), level=level, random_state=0, floor=False
+                probability,
+                {name: column},
+                dependence=GDP(),
+                confidence_level=level,
+                random_state=0,
+                chance=False,
             ).low
             for name, column in columns.items()
         )

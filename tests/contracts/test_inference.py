@@ -169,7 +169,7 @@ CHANGES = {
     "independence_test": TESTS,
     "independence_tests": TESTS,
     "conditional_curve": {
-        "level": ({}, 0.8),
+        "confidence_level": ({}, 0.8),
         "bandwidth_s": ({}, 0.3),
         "n_points": ({"bandwidth_s": 0.1}, 30),
         "groups": ({}, np.arange(N) // 2),
@@ -179,15 +179,15 @@ CHANGES = {
     },
     "confidence_interval": {
         "dependence": ({}, GDP()),
-        "level": ({}, 0.8),
+        "confidence_level": ({}, 0.8),
         "n_draws": ({}, 199),
         "random_state": ({}, 1),
-        "floor": ({}, False),
+        "chance": ({}, False),
         "sample_weight": ({}, W),
         "groups": ({}, np.arange(N) // 2),
     },
     "localized_profile": {
-        "level": ({}, 0.8),
+        "confidence_level": ({}, 0.8),
         "bandwidth_s": ({}, 0.3),
         "n_points": ({"bandwidth_s": 0.1}, 30),
         "groups": ({}, np.arange(N) // 2),
@@ -198,7 +198,7 @@ CHANGES = {
     "equivalence_test": {
         "tolerance": ({}, 0.1),
         "dependence": ({}, HSIC()),
-        "level": ({}, 0.8),
+        "confidence_level": ({}, 0.8),
         "n_draws": ({}, 999),
         "random_state": ({}, 1),
         "groups": ({}, np.arange(N) // 2),
@@ -418,7 +418,7 @@ def test_results_that_no_function_fills_by_itself_print_and_store_too():
         "HSIC on age and sex is 0.2, 95% interval [0.1, 0.3] (bootstrap, n = 1,200). "
         "Target: HSIC of these kernels."
     )
-    floored = dataclasses.replace(interval, floor=0.01, floor_high=0.02, notes=("A note.",))
+    floored = dataclasses.replace(interval, chance=0.01, floor_high=0.02, notes=("A note.",))
     assert "Chance alone gives 0.01 on average, seldom above 0.02." in str(floored)
     assert str(floored).endswith(" A note.")
     equivalent = EquivalenceResult(0.01, 0.1, 0.02, 0.06, 0.95, "HSIC", "HSIC", "bootstrap", ("age",), 90)

@@ -237,7 +237,7 @@ def test_an_audit_notes_codes_in_score_sensitive_columns_and_outcome():
 
 # Arguments with one entry for each row, in the order in which functions name them.
 ROW_ARGUMENTS = (
-    "scores_or_Z",
+    "scores",
     "scores",
     "y_pred",
     "X",
@@ -362,7 +362,7 @@ def test_given_is_refused_where_most_rows_would_be_left_out():
     sketch = HSICSketch(Gaussian(1.0), Gaussian(20.0), n_features=(16, 16))
     sketch.update(SCORES[:60], AGES[:60], given=np.where(np.arange(60) < 20, 0, np.arange(60) // 5))
     with pytest.raises(ValueError, match="40 of 60 rows would be left out"):
-        independence_test(sketch, given=sketch.levels)
+        independence_test(sketch, given=sketch.labels)
 
 
 # ---- sparse X, missing values in X, few rows ---------------------------------------------------------------

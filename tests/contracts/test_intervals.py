@@ -39,8 +39,8 @@ def test_an_interval_holds_its_estimate_and_prints_as_a_sentence(measure, rho):
         z, s = pair(rho=rho, seed=seed)
         result = interval(z, pd.Series(s, name="age"), measure)
         assert result.low <= result.estimate <= result.high
-        assert all(map(math.isfinite, (result.low, result.high, result.floor, result.floor_high)))
-        assert result.floor < result.floor_high
+        assert all(map(math.isfinite, (result.low, result.high, result.chance, result.chance_high)))
+        assert result.chance < result.chance_high
         assert " on age is " in str(result)
         assert "Target: " in str(result)
         assert json.loads(json.dumps(result.to_dict()))["n"] == 120
@@ -50,7 +50,7 @@ def test_an_interval_holds_its_estimate_and_prints_as_a_sentence(measure, rho):
 @pytest.mark.parametrize("measure", MEASURES, ids=repr)
 def test_a_higher_level_is_wider_and_the_same_seed_the_same(measure):
     z, s = pair()
-    narrow, wide = (interval(z, s, measure, level=level) for level in (0.8, 0.99))
+    narrow, wide = (interval(z, s, measure, confidence_level=level) for level in (0.8, 0.99))
     assert wide.low <= narrow.low < narrow.high < wide.high
     assert interval(z, s, measure) == interval(z, s, measure)
 
@@ -58,9 +58,9 @@ def test_a_higher_level_is_wider_and_the_same_seed_the_same(measure):
 @pytest.mark.parametrize("measure", MEASURES, ids=repr)
 def test_the_floor_may_be_left_out_without_changing_the_interval(measure):
     z, s = pair()
-    with_floor, without = interval(z, s, measure), interval(z, s, measure, floor=False)
-    assert without.floor is None
-    assert without.floor_high is None
+    with_floor, without = interval(z, s, measure), interval(z, s, measure, chance=False)
+    assert without.chance is None
+    assert without.chance_high is None
     assert (with_floor.low, with_floor.high) == (without.low, without.high)
 
 
@@ -83,7 +83,7 @@ def test_biased_and_unbiased_hsic_have_one_interval():
 
 
 def test_a_negative_estimate_is_inside_and_explained():
-    results = [interval(*pair(rho=0.0, seed=seed), floor=False) for seed in range(10)]
+    results = [interval(*pair(rho=0.0, seed=seed), chance=False) for seed in range(10)]
     negative = [result for result in results if result.estimate < 0]
     assert negative
     for result in negative:
@@ -144,9 +144,9 @@ def test_two_columns_of_probabilities_have_the_interval_of_one():
 
 def test_thin_factors_and_gram_matrices_agree(monkeypatch):
     z, s = pair(400)
-    whole = interval(z, s, n_draws=4_000, floor=False)
+    whole = interval(z, s, n_draws=4_000, chance=False)
     monkeypatch.setattr(_embedding, "_WHOLE", 100)
-    thin = interval(z, s, n_draws=4_000, floor=False)
+    thin = interval(z, s, n_draws=4_000, chance=False)
     assert (thin.low, thin.estimate, thin.high) == pytest.approx((whole.low, whole.estimate, whole.high))
 
 
@@ -165,9 +165,9 @@ def test_a_subsample_is_stated_and_its_rows_are_what_is_counted(monkeypatch):
 
 def test_the_floor_of_many_rows_shrinks_as_one_over_n(monkeypatch):
     z, s = pair(800)
-    whole = interval(z, s).floor_high
+    whole = interval(z, s).chance_high
     monkeypatch.setattr(_intervals, "_FLOOR_ROWS", 200)
-    assert interval(z, s).floor_high == pytest.approx(whole, rel=0.4)
+    assert interval(z, s).chance_high == pytest.approx(whole, rel=0.4)
 
 
 def test_a_hundred_thousand_rows_take_seconds():
@@ -175,7 +175,7 @@ def test_a_hundred_thousand_rows_take_seconds():
     z, s = pair(100_000)
     result = interval(z, s)
     assert result.n == 100_000
-    assert result.floor_high < 1e-4
+    assert result.chance_high < 1e-4
     assert 0.10 < result.low < result.high < 0.20
     assert result.high - result.low < 0.01
     assert 0.39 < interval(z, s, GDP()).low < interval(z, s, GDP()).high < 0.42
@@ -192,7 +192,7 @@ def test_equal_weights_give_the_interval_without_any_and_others_another(measure)
     assert weighted == interval(z, s, measure, sample_weight=w / w.sum())
     assert weighted.estimate != plain.estimate
     assert weighted.low <= weighted.estimate <= weighted.high
-    assert weighted.floor < weighted.floor_high
+    assert weighted.chance < weighted.chance_high
 
 
 @pytest.mark.parametrize("measure", MEASURES, ids=repr)
@@ -225,7 +225,7 @@ def test_forms_without_a_target_are_refused(measure, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"level": 1.0}, "'level' must lie between 0 and 1. Got 1.0"),
+        ({"confidence_level": 1.0}, "'confidence_level' must lie between 0 and 1. Got 1.0"),
         ({"n_draws": 3}, "'n_draws' must be at least 19. Got 3"),
         ({"sample_weight": -np.ones(120)}, "'sample_weight' must not be negative. Got 120"),
         ({"sample_weight": np.ones(119)}, "'sample_weight' must have 120 rows like '(z|scores)'. Got 119"),
@@ -296,7 +296,7 @@ def test_every_option_of_the_curve_counts():
     assert curve(z, s, bandwidth_s=0.3).mean != plain.mean
     assert len(curve(z, s, bandwidth_s=0.3, n_points=50).points) == 50
     assert curve(z, s, groups=np.arange(300) // 2).high != plain.high
-    assert curve(z, s, level=0.5).high[10] < plain.high[10]
+    assert curve(z, s, confidence_level=0.5).high[10] < plain.high[10]
     assert curve(z, s, n_draws=99).high != plain.high
     assert curve(z, s, random_state=1).high != plain.high
     assert curve(z, s) == plain

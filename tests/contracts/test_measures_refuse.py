@@ -10,15 +10,13 @@ from frhsic import (
     EIPM,
     GDP,
     HSIC,
-    Adversary,
-    BinnedMMD,
     DistanceCovariance,
     KernelHGR,
     Sensitive,
 )
 from frhsic import dependence as face
 from frhsic.data import to_sensitive
-from frhsic.dependence import Dependence
+from frhsic.dependence import Adversary, BinnedMMD, Dependence
 from frhsic.kernels import Gaussian, Linear
 
 MEASURES = [

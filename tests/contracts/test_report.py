@@ -77,13 +77,13 @@ def an_interval(name: str, estimate: float, measure: str = "GDP") -> Interval:
         estimate=estimate,
         low=estimate / 2,
         high=estimate * 2,
-        level=0.95,
+        confidence_level=0.95,
         measure=measure,
         target="the smoothed curve",
         method="multipliers",
         attributes=(name,),
         n=1_234,
-        floor=estimate / 3,
+        chance=estimate / 3,
         floor_high=estimate / 1.7,
     )
 
@@ -167,7 +167,7 @@ def make_audit(
         subject="score" if score else "representation",
         n=1_234,
         groups=None,
-        level=0.95,
+        confidence_level=0.95,
         score=Column("score", "continuous", 1_200, 0.02, 0.33, 0.91, unit_interval=True) if score else None,
         width=1 if score else 8,
         columns=(number, group),
@@ -283,11 +283,13 @@ def test_the_numbers_in_the_page_are_those_of_the_audit(certificate: Certificate
         assert found is not None
         intervals = [found.gdp, found.normalized_hsic, found.hsic, found.distance_correlation]
         if found.outcome is not None:
-            intervals += [found.outcome.levels[0].gdp, found.outcome.calibration_gap]
+            intervals += [found.outcome.labels[0].gdp, found.outcome.calibration_gap]
         for interval in filter(None, intervals):
-            row = f"{digits(interval.low)} to {digits(interval.high)} {digits(interval.floor)}, seldom above "
+            row = (
+                f"{digits(interval.low)} to {digits(interval.high)} {digits(interval.chance)}, seldom above "
+            )
             assert f"{digits(interval.estimate)} " in text
-            assert row + digits(interval.floor_high) in text
+            assert row + digits(interval.chance_high) in text
     for value in (
         "0.463",
         "0.171, seldom above 0.252",

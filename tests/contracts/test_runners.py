@@ -164,8 +164,8 @@ def test_it_is_the_sketch_of_a_plain_loop(tmp_path, units, z, s, kernel_s, weigh
     found = sketch_source(source, start, z=z, s=s, weights=weights, given=given)
     assert start.n_rows == 0
     wanted = loop(source, HSICSketch.from_bytes(start.to_bytes()), z, s, weights, given)
-    assert (found.n_rows, found.levels) == (wanted.n_rows, wanted.levels)
-    for level in found.levels or [None]:
+    assert (found.n_rows, found.labels) == (wanted.n_rows, wanted.labels)
+    for level in found.labels or [None]:
         one, two = (x if level is None else x.at(level) for x in (found, wanted))
         assert one.value() == pytest.approx(two.value(), rel=1e-9)
 

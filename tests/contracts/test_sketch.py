@@ -207,8 +207,8 @@ def test_levels_of_given_are_sketches_of_their_rows(weighted):
     sketch = empty("continuous")
     for part in np.array_split(np.arange(N), 3):
         sketch.update(z[part], s[part], None if w is None else w[part], given=y[part], ids=part)
-    assert sketch.levels == ("a", "b", "c", "d")
-    for level in sketch.levels:
+    assert sketch.labels == ("a", "b", "c", "d")
+    for level in sketch.labels:
         r = torch.from_numpy(y == level)
         own = empty("continuous").update(
             z[r], s[r], None if w is None else w[r], ids=np.arange(N)[y == level]
@@ -462,7 +462,7 @@ def test_rows_that_make_no_sense_are_refused():
         r"^'given' must have 3000 rows": lambda: sketch.update(z, s, given=DATA["zone"][1:]),
         r"^'given' must come with all rows": lambda: sketch.update(z, s, given=DATA["zone"]),
         r"^'ids' must be 3000 integers": lambda: sketch.update(z, s, ids=s),
-        r"^'level' must be one of \[\]": lambda: sketch.at("a"),
+        r"^'confidence_level' must be one of \[\]": lambda: sketch.at("a"),
         r"^'group' must lie between 0 and 5": lambda: sketch.without(6),
         r"^'z' must have no missing": lambda: sketch.update(z * math.nan, s),
         r"^'estimator' must be": lambda: sketch.value(estimator="best"),
@@ -477,7 +477,7 @@ def test_rows_that_make_no_sense_are_refused():
         r"^'other' must be by levels of 'given'": lambda: (
             sketch + empty("continuous").update(z, s, given=DATA["zone"])
         ),
-        r"^'level' must lie between 0 and 1": lambda: sketch.error().interval(1.5),
+        r"^'confidence_level' must lie between 0 and 1": lambda: sketch.error().interval(1.5),
         r"^'z' must have at most 4,096 columns": lambda: empty("continuous").update(
             np.ones((3, 5_000)), s[:3]
         ),
@@ -668,7 +668,7 @@ def test_tests_and_intervals_take_a_sketch_of_anything(name, weighted):
     assert independence_test(sketch, n_permutations=99, random_state=1).null != test.null
     interval = confidence_interval(sketch, random_state=0, n_draws=99)
     assert interval.low < interval.estimate < interval.high
-    assert interval.floor_high < interval.low
+    assert interval.chance_high < interval.low
     error = sketch.error(normalized=True)
     assert interval.estimate == pytest.approx(sketch.value(normalized=True) - error.error, rel=1e-9)
     assert "stored rows" in str(interval)
@@ -752,7 +752,7 @@ def test_what_a_sketch_already_holds_is_refused_beside_it():
         r"^'z' must be a sketch with rows in each of its 6 groups.* Got 9 rows": lambda: confidence_interval(
             few
         ),
-        r"^'level' must lie between": lambda: confidence_interval(sketch, level=2.0),
+        r"^'confidence_level' must lie between": lambda: confidence_interval(sketch, confidence_level=2.0),
         r"^'n_permutations' must be at least 19": lambda: independence_test(sketch, n_permutations=3),
     }
     for said, act in refusals.items():

@@ -11,7 +11,6 @@ from sklearn.base import clone
 
 from frhsic import (
     HSIC,
-    Adversary,
     FRHSICClassifier,
     FRHSICEncoder,
     FRHSICRegressor,
@@ -23,7 +22,7 @@ from frhsic import (
 )
 from frhsic.data import Sensitive
 from frhsic.datasets import make_u_shaped
-from frhsic.dependence import Dependence
+from frhsic.dependence import Adversary, Dependence
 from frhsic.engine import Passes, Rows, TrainingError, make_net, train
 from frhsic.engine.nets import squared_error
 from frhsic.sources import open_source, write_table

@@ -22,10 +22,10 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from frhsic import HSIC, Adversary, FRHSICClassifier, Penalty, Training, _progress
+from frhsic import HSIC, FRHSICClassifier, Penalty, Training, _progress
 from frhsic import _tensorfile as tensorfile
 from frhsic.data import Sensitive
-from frhsic.dependence import Dependence
+from frhsic.dependence import Adversary, Dependence
 from frhsic.engine import Rows, TrainingError, checkpoint, make_net, train
 from frhsic.engine.nets import Net, binary_cross_entropy, cross_entropy, squared_error
 from frhsic.engine.train import batches
@@ -826,7 +826,8 @@ SCRIPT = textwrap.dedent("""
     import torch
     from torch import nn
     from torch.optim.optimizer import register_optimizer_step_pre_hook
-    from frhsic import HSIC, Adversary, FRHSICClassifier, FRHSICRegressor, Penalty, Training
+    from frhsic import HSIC, FRHSICClassifier, FRHSICRegressor, Penalty, Training
+    from frhsic.dependence import Adversary
     from frhsic import _tensorfile as tensorfile
 
     torch.set_num_threads(1)

@@ -85,7 +85,9 @@ def test_kernel_hgr_is_the_largest_regularised_correlation(found: Audit, rows: d
     largest = max(np.linalg.eigvals(operators[0] @ operators[1]).real)
     assert found.attributes[0].kernel_hgr.value == pytest.approx(math.sqrt(largest), rel=1e-8)
     assert (
-        found.attributes[0].kernel_hgr.floor < found.attributes[0].kernel_hgr.floor_high < math.sqrt(largest)
+        found.attributes[0].kernel_hgr.chance
+        < found.attributes[0].kernel_hgr.chance_high
+        < math.sqrt(largest)
     )
 
 
@@ -94,7 +96,7 @@ def test_gdp_overall_and_in_each_label(found: Audit, rows: dict[str, Any]) -> No
     assert one.gdp is not None
     assert one.outcome is not None
     assert one.gdp.estimate == pytest.approx(gdp(rows["score"], rows["age"]), rel=1e-9)
-    levels = {given.label: given for given in one.outcome.levels}
+    levels = {given.label: given for given in one.outcome.labels}
     for label in (0, 1):
         kept = rows["y"] == label
         given = levels[str(label)]
@@ -110,7 +112,7 @@ def test_the_floor_of_gdp_is_its_mean_over_random_pairings(found: Audit, rows: d
     values = [gdp(rng.permutation(rows["score"]), rows["age"]) for _ in range(60)]
     interval = found.attributes[0].gdp
     assert interval is not None
-    assert interval.floor == pytest.approx(np.mean(values), abs=4 * np.std(values) / math.sqrt(60))
+    assert interval.chance == pytest.approx(np.mean(values), abs=4 * np.std(values) / math.sqrt(60))
 
 
 def test_the_curve_and_the_calibration_are_smoothed_means(found: Audit, rows: dict[str, Any]) -> None:

@@ -20,10 +20,11 @@ from frhsic.kernels import (
     OnColumns,
     default_kernel,
 )
+from frhsic.numerics._products import debiased
 from frhsic.sketching import FeatureHSIC, HSICSketch
 from frhsic.sketching import _state as sketches
 from frhsic.sketching._grid import KNOTS, Grid
-from frhsic.sketching._maps import debiased, delta_columns, feature_map, spectrum
+from frhsic.sketching._maps import delta_columns, feature_map, spectrum
 from frhsic.sketching._state import groups_of, row_numbers
 
 D = torch.float64

@@ -251,7 +251,7 @@ def test_intervals_of_groups_hold_zero_and_have_no_bias_at_independence():
     grouped, alone, estimates = 0, [], []
     for seed in range(60):
         z, s, groups = people(rng, 40, 5)
-        arguments = {"random_state": seed, "floor": False, "n_draws": 199}
+        arguments = {"random_state": seed, "chance": False, "n_draws": 199}
         interval = confidence_interval(z, s, groups=groups, **arguments)
         estimates.append(interval.estimate)
         grouped += interval.low > 0.0

@@ -53,7 +53,7 @@ def centred_products(z, s, sigma=1.0):
 def test_the_normal_interval_is_that_of_the_root_of_the_unbiased_form():
     z, s = sample(120, 0.8)
     measure = HSIC(Gaussian(1.0), Gaussian(1.0))
-    result = confidence_interval(z, s, dependence=measure, level=0.9, random_state=0, floor=False)
+    result = confidence_interval(z, s, dependence=measure, confidence_level=0.9, random_state=0, chance=False)
     K, L = centred_products(z, s)
     n = len(z)
     influence = [2 * (sum(K[i, j] * L[i, j] for j in range(n)) / n - (K * L).sum() / n**2) for i in range(n)]
@@ -73,7 +73,7 @@ def test_the_normal_interval_is_that_of_the_root_of_the_unbiased_form():
 def test_near_independence_the_upper_end_is_the_triangle_inequality(normalized):
     z, s = sample(80, 0.0, seed=3)
     measure = HSIC(Gaussian(1.0), Gaussian(1.0), normalized=normalized)
-    result = confidence_interval(z, s, dependence=measure, random_state=0, n_draws=DRAWS, floor=False)
+    result = confidence_interval(z, s, dependence=measure, random_state=0, n_draws=DRAWS, chance=False)
     K, L = centred_products(z, s)
     n = len(z)
     A = K * L
@@ -91,10 +91,10 @@ def test_near_independence_the_upper_end_is_the_triangle_inequality(normalized):
 def test_distance_correlation_is_the_root_of_the_normalised_energy_hsic():
     z, s = sample(100, 0.7)
     result = confidence_interval(
-        z, s, dependence=DistanceCovariance(normalized=True, root=True), random_state=0, floor=False
+        z, s, dependence=DistanceCovariance(normalized=True, root=True), random_state=0, chance=False
     )
     squared = confidence_interval(
-        z, s, dependence=DistanceCovariance(normalized=True), random_state=0, floor=False
+        z, s, dependence=DistanceCovariance(normalized=True), random_state=0, chance=False
     )
     own = DistanceCovariance(normalized=True, estimator="unbiased")(torch.tensor(z), torch.tensor(s)).item()
     assert squared.estimate == pytest.approx(own)
@@ -109,8 +109,8 @@ def test_the_floor_of_hsic_is_its_mean_and_quantile_under_permutations():
     rng = np.random.default_rng(1)
     orders = torch.tensor(np.array([rng.permutation(60) for _ in range(2_000)]))
     null = measure.permuted(torch.tensor(z), torch.tensor(s), orders).numpy()
-    assert result.floor == pytest.approx(null.mean(), abs=4 * null.std() / math.sqrt(199))
-    assert np.quantile(null, 0.90) < result.floor_high < np.quantile(null, 0.985)
+    assert result.chance == pytest.approx(null.mean(), abs=4 * null.std() / math.sqrt(199))
+    assert np.quantile(null, 0.90) < result.chance_high < np.quantile(null, 0.985)
 
 
 # ---- the error process
@@ -215,7 +215,7 @@ def test_the_limits_of_gdp_are_those_of_the_formula(size):
     rng = np.random.default_rng(4)
     s = np.repeat(np.arange(12.0), 30)
     z = size * np.where(s < 4, -1.0, 0.5) + rng.normal(size=360)
-    result = confidence_interval(z, s, dependence=GDP(), n_draws=DRAWS, random_state=0, floor=False)
+    result = confidence_interval(z, s, dependence=GDP(), n_draws=DRAWS, random_state=0, chance=False)
     means = np.array([z[s == k].mean() for k in range(12)])
     g = means - z.mean()
     assert result.estimate == pytest.approx(np.abs(g).mean())
@@ -263,7 +263,7 @@ def test_gaps_beyond_doubt_move_with_their_signed_error():
     rng = np.random.default_rng(0)
     s = np.repeat([0.0, 1.0], 200)
     z = 5.0 * s + rng.normal(size=400)
-    result = confidence_interval(z, s, dependence=GDP(1e-6), n_draws=20_000, random_state=0, floor=False)
+    result = confidence_interval(z, s, dependence=GDP(1e-6), n_draws=20_000, random_state=0, chance=False)
     x, y = z[:200], z[200:]
     # With equal halves the gap is half the difference at both levels, and the law of s adds nothing.
     se = 0.5 * math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 200)
@@ -276,7 +276,7 @@ def test_eipm_is_its_own_value_and_its_radius_the_quantile_of_the_bound():
     z, s = sample(70, 0.0, seed=2)
     h, n = 0.8, 70
     measure = EIPM(Gaussian(1.0), h, range_s=1.0)
-    result = confidence_interval(z, s, dependence=measure, n_draws=DRAWS, random_state=0, floor=False)
+    result = confidence_interval(z, s, dependence=measure, n_draws=DRAWS, random_state=0, chance=False)
     assert result.estimate == pytest.approx(measure(torch.tensor(z), torch.tensor(s)).item())
     K = np.exp(-0.5 * np.subtract.outer(z, z) ** 2)
     xi = np.random.default_rng(1).normal(size=(DRAWS, n))
@@ -311,8 +311,8 @@ def test_the_smoothed_floor_is_the_mean_of_the_measure_under_permutations(measur
     rng = np.random.default_rng(1)
     orders = torch.tensor(np.array([rng.permutation(90) for _ in range(400)]))
     null = measure.permuted(torch.tensor(z), torch.tensor(s), orders).numpy()
-    assert result.floor == pytest.approx(null.mean(), abs=4 * null.std() / math.sqrt(130))
-    assert np.quantile(null, 0.89) < result.floor_high < np.quantile(null, 0.99)
+    assert result.chance == pytest.approx(null.mean(), abs=4 * null.std() / math.sqrt(130))
+    assert np.quantile(null, 0.89) < result.chance_high < np.quantile(null, 0.99)
 
 
 # ---- the curve
@@ -373,7 +373,7 @@ def test_the_weighted_interval_of_hsic_is_that_of_its_definition(where):
     w = np.random.default_rng(1).uniform(0.2, 3.0, 150)
     measure = HSIC(Gaussian(1.0), Gaussian(1.0))
     result = confidence_interval(
-        z, s, dependence=measure, random_state=0, n_draws=DRAWS, floor=False, sample_weight=7 * w
+        z, s, dependence=measure, random_state=0, n_draws=DRAWS, chance=False, sample_weight=7 * w
     )
     w = w / w.sum()
     n = len(z)
@@ -404,9 +404,9 @@ def test_the_weighted_interval_of_hsic_is_that_of_its_definition(where):
 def test_weighted_gdp_and_eipm_are_those_of_the_weighted_measure(measure):
     z, s = sample(100, 0.5)
     w = np.random.default_rng(1).uniform(0.2, 3.0, 100)
-    result = confidence_interval(z, s, dependence=measure, random_state=0, sample_weight=w, floor=False)
+    result = confidence_interval(z, s, dependence=measure, random_state=0, sample_weight=w, chance=False)
     assert result.estimate == pytest.approx(measure(torch.tensor(z), torch.tensor(s), torch.tensor(w)).item())
-    plain = confidence_interval(z, s, dependence=measure, random_state=0, floor=False)
+    plain = confidence_interval(z, s, dependence=measure, random_state=0, chance=False)
     assert result.estimate != pytest.approx(plain.estimate, rel=1e-3)
 
 

@@ -365,7 +365,7 @@ def test_each_level_and_each_set_of_columns_gets_scales_of_its_own():
     told = [(term.given, term.columns) for term in fixed.terms]
     assert told == [({"y": level}, ((name,),)) for name in ("age", "income") for level in (0, 1)]
     for term in fixed.terms:
-        rows, (name,) = rows_of(y, term.level), term.columns[0]
+        rows, (name,) = rows_of(y, term.label), term.columns[0]
         assert term.dependence.kernel_z.bandwidth == pytest.approx(median_distance(z.numpy()[rows]), **CLOSE)
         column = s.columns([name]).values.numpy()[rows]
         assert term.dependence.kernel_s.bandwidth == pytest.approx(median_distance(column), **CLOSE)

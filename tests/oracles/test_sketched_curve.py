@@ -57,7 +57,7 @@ def test_gdp_and_its_interval_are_those_of_the_rows(kind, weighted):
     assert ours.estimate == pytest.approx(theirs.estimate, rel=1e-3 if kind == "ages" else 0.03)
     assert ours.estimate == pytest.approx(sketch.gdp(), rel=1e-12)
     assert ours.high - ours.low == pytest.approx(theirs.high - theirs.low, rel=0.1)
-    assert ours.floor == pytest.approx(theirs.floor, rel=0.15)
+    assert ours.chance == pytest.approx(theirs.chance, rel=0.15)
     assert ours.target == theirs.target
 
 

@@ -95,7 +95,12 @@ def test_the_gdp_limit_is_the_upper_end_of_its_interval():
     s = rng.normal(size=400)
     z = 0.5 * s + rng.normal(size=400)
     limit = equivalence_test(z, s, tolerance=1.0, dependence=GDP(), n_draws=9_999, random_state=0).upper
-    options = {"level": 0.9, "n_draws": 9_999, "random_state": 0, "floor": False}  # five percent on each side
+    options = {
+        "confidence_level": 0.9,
+        "n_draws": 9_999,
+        "random_state": 0,
+        "chance": False,
+    }  # five percent on each side
     interval = confidence_interval(z, s, dependence=GDP(), **options)
     assert limit == pytest.approx(interval.high, rel=0.02)
 

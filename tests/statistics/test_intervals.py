@@ -76,18 +76,20 @@ def test_intervals_cover_at_independence_near_it_and_away_from_it(name, where):
     covered = 0
     for seed in range(samples):
         result = confidence_interval(
-            *draw(RHO[where], seed), dependence=measure, n_draws=199, random_state=seed, floor=False
+            *draw(RHO[where], seed), dependence=measure, n_draws=199, random_state=seed, chance=False
         )
         covered += result.low <= truth <= result.high
     assert covered >= fewest(samples)
 
 
-# Of GDP 0.5, 0.44 is seen: its sign is known at half of the places, and the rest is bounded by the root of its squares.
+# Of GDP, whose value is 0.5, 0.44 is seen: where the sign is in doubt, the root of the squares bounds it.
 @pytest.mark.parametrize(("name", "widest"), [("hsic", 0.022), ("gdp", 0.46)])
 def test_intervals_away_from_independence_exclude_zero_and_are_not_vacuous(name, widest):
     measure, _, _ = CASES[name]
     results = [
-        confidence_interval(*draw(0.8, seed), dependence=measure, n_draws=199, random_state=seed, floor=False)
+        confidence_interval(
+            *draw(0.8, seed), dependence=measure, n_draws=199, random_state=seed, chance=False
+        )
         for seed in range(20)
     ]
     assert min(result.low for result in results) > 0
@@ -129,7 +131,7 @@ def test_level_means_cover_the_gdp_of_the_true_curve():
             s = rng.binomial(10, 0.5, N)
             z = slope * s + rng.normal(size=N)
             result = confidence_interval(
-                z, s, dependence=GDP(1e-6), n_draws=199, random_state=seed, floor=False
+                z, s, dependence=GDP(1e-6), n_draws=199, random_state=seed, chance=False
             )
             covered += result.low <= truth <= result.high
         assert covered >= fewest(150)
@@ -160,7 +162,7 @@ def test_weighted_intervals_cover_the_value_of_the_population(name, where):
     covered = plain = 0
     for seed in range(samples):
         z, s, w = kept(STRENGTHS[where], seed)
-        options = {"dependence": measure, "n_draws": 199, "random_state": seed, "floor": False}
+        options = {"dependence": measure, "n_draws": 199, "random_state": seed, "chance": False}
         result = confidence_interval(z, s, sample_weight=w, **options)
         covered += result.low <= truth <= result.high
         if where == "away":

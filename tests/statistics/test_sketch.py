@@ -160,7 +160,7 @@ def test_intervals_of_a_sketch_cover_the_value_of_its_kernels(name, monkeypatch)
         sketch.update(z, s)
         for normalized, value in truth.items():
             interval = confidence_interval(
-                sketch, dependence=HSIC(normalized=normalized), n_draws=199, random_state=seed, floor=False
+                sketch, dependence=HSIC(normalized=normalized), n_draws=199, random_state=seed, chance=False
             )
             covered.append(interval.low <= value <= interval.high)
             off.append((interval.high - interval.low) / max(value, 1e-9))

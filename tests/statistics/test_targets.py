@@ -20,11 +20,11 @@ def test_gdp_of_the_rank_of_income_is_a_quarter(n):
     """It was 7.0 points at n = 1,000 and 2.7 at 20,000, where the truth is 25."""
     income = np.random.default_rng(0).lognormal(size=n)
     rank = np.argsort(np.argsort(income)) / n
-    found = confidence_interval(rank, {"income": income}, dependence=GDP(), random_state=0, floor=False)
+    found = confidence_interval(rank, {"income": income}, dependence=GDP(), random_state=0, chance=False)
     assert found.low < 0.25 < found.high
     assert found.high - found.low < 1.5 / np.sqrt(n)
     sketch = HSICSketch.like(rank, {"income": income}).update(rank, {"income": income})
-    sketched = confidence_interval(sketch, dependence=GDP(), random_state=0, floor=False)
+    sketched = confidence_interval(sketch, dependence=GDP(), random_state=0, chance=False)
     assert sketched.low < 0.25 < sketched.high
     if n == 1_000:
         found = audit(rank, sensitive_features={"income": income}, random_state=0)
@@ -120,7 +120,7 @@ def test_rows_of_one_person_do_not_count_as_many(size):
         options = {"n_draws": 199, "random_state": seed, "groups": person}
         interval = confidence_interval(score, s, dependence=GDP(), **options)
         assert interval.n == 200
-        assert interval.floor is not None
+        assert interval.chance is not None
         low += interval.low <= 0.25 * size <= interval.high
     assert held["grouped"] >= least(draws)
     assert held["alone"] < least(draws)
@@ -132,4 +132,4 @@ def test_groups_count_in_equivalence_tests_of_gdp():
     options = {"dependence": GDP(), "random_state": 0, "n_draws": 999, "groups": person}
     found = equivalence_test(score, s, tolerance=0.06, **options)
     assert found.n == 300
-    assert found.upper == confidence_interval(score, s, level=0.9, **options).high
+    assert found.upper == confidence_interval(score, s, confidence_level=0.9, **options).high

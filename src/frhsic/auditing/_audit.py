@@ -28,10 +28,10 @@ from frhsic.auditing._results import Attribute, Audit, Column, Given, Outcome
 from frhsic.auditing._sketched import audit_sketches
 from frhsic.data import (
     Label,
-    Level,
+    LabelRows,
     Sensitive,
     check_aligned,
-    levels,
+    split_labels,
     suspicious_codes,
     to_generator,
     to_groups,
@@ -41,20 +41,20 @@ from frhsic.data import (
 )
 from frhsic.dependence import GDP, HSIC
 from frhsic.inference import TestResult
-from frhsic.inference._curve import check_level
+from frhsic.inference._curve import check_confidence_level
 from frhsic.inference._sketched import refuse_beside_a_sketch
 from frhsic.sketching import HSICSketch
 
 
 def audit(
-    scores_or_Z: object,
+    scores: object,
     *,
     sensitive_features: object = None,
     y_true: object = None,
     sample_weight: object = None,
     kinds: str | Mapping[str, str] | None = None,
     groups: object = None,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     bandwidth_s: float | None = None,
     random_state: object = None,
     trained_on: bool | None = None,
@@ -64,11 +64,11 @@ def audit(
 
     Each number is that of the function of :mod:`frhsic.inference` which its type names, called with
     ``random_state=seed``, the seed that the audit carries. What is said about the population stands in
-    ``claims``: of all of them together, any is false in at most 1 - level of samples.
+    ``claims``: of all of them together, any is false in at most 1 - confidence_level of samples.
 
     Parameters
     ----------
-    scores_or_Z : array or frame of shape (n,) or (n, d), HSICSketch, or list of HSICSketch
+    scores : array or frame of shape (n,) or (n, d), HSICSketch, or list of HSICSketch
         Scores, or a representation when there are several columns. Two columns that sum to one are taken as
         those of ``predict_proba``: the second is the score. For rows that do not fit in memory a sketch of
         each sensitive column and, if there are several, then one of all; ``given`` of a sketch is the
@@ -84,7 +84,7 @@ def audit(
     groups : array of shape (n,), optional
         Labels of rows that may depend on one another, such as the person of each row: rows of different
         groups are independent.
-    level : float, default=0.95
+    confidence_level : float, default=0.95
         The confidence of each interval, and of all claims together.
     bandwidth_s : float or None, default=None
         None takes means at each value of a continuous s, or within ranges of equally many rows; a number
@@ -112,7 +112,7 @@ def audit(
     seed = int(torch.randint(2**31, (), generator=to_generator(random_state)))
     if isinstance(random_state, int):
         seed = random_state
-    sketches = [scores_or_Z] if isinstance(scores_or_Z, HSICSketch) else scores_or_Z
+    sketches = [scores] if isinstance(scores, HSICSketch) else scores
     if isinstance(sketches, list | tuple) and any(isinstance(one, HSICSketch) for one in sketches):
         refuse_beside_a_sketch(
             sensitive_features=sensitive_features,
@@ -123,43 +123,43 @@ def audit(
         )
         return audit_sketches(
             sketches,
-            level=level,
+            confidence_level=confidence_level,
             bandwidth_s=bandwidth_s,
             seed=seed,
             trained_on=trained_on,
             positive_label=positive_label,
         )
     check_aligned(
-        scores_or_Z=scores_or_Z,
+        scores=scores,
         sensitive_features=sensitive_features,
         y_true=y_true,
         sample_weight=sample_weight,
         groups=groups,
     )
-    z, notes = _subject(scores_or_Z)
-    s = to_sensitive(sensitive_features, kinds=kinds, n_rows=len(z), rows_of="scores_or_Z")
+    z, notes = _subject(scores)
+    s = to_sensitive(sensitive_features, kinds=kinds, n_rows=len(z), rows_of="scores")
     refuse_identifiers(s, len(s))
-    w = to_weights(sample_weight, n_rows=len(z), rows_of="scores_or_Z")
-    codes = to_groups(groups, n_rows=len(z), rows_of="scores_or_Z")
+    w = to_weights(sample_weight, n_rows=len(z), rows_of="scores")
+    codes = to_groups(groups, n_rows=len(z), rows_of="scores")
     outcome = None if y_true is None else _Outcome.of(y_true, len(z), positive_label)
     if y_true is None and positive_label is not None:
         raise ValueError(
             f"'positive_label' must be None without 'y_true'. Got {positive_label!r}. Pass the outcome too."
         )
-    check_level(level)
+    check_confidence_level(confidence_level)
     if w is not None and bool((w == w[0]).all()):
         w = None  # equal weights are none
     notes = (*warn_of_training(trained_on), *notes, *repeated_rows(z, s, codes))
     parts = [s.columns([name]) for name in s.names]
     several, score = len(parts) > 1, z.shape[1] == 1
     shares = Shares(
-        1.0 - level,
+        1.0 - confidence_level,
         attributes=len(parts),
         questions=1 if outcome is None else outcome.questions(z),
         labels=1 if outcome is None else max(1, len(outcome.split)),
         kinds=2 if score else 1,
     )
-    asked = Asked(z, w, level, bandwidth_s, seed, shares, codes)
+    asked = Asked(z, w, confidence_level, bandwidth_s, seed, shares, codes)
     columns = tuple(_column(part) for part in parts)
     with Progress("auditing", 7 * (len(parts) + several) + 2) as bar:
         evidence = gather(asked, parts, s if several else None, outcome, bar)
@@ -179,7 +179,7 @@ def audit(
                 y,
                 w,
                 labels=labels,
-                level=level,
+                confidence_level=confidence_level,
                 measure=GDP(bandwidth_s),
                 seed=seed,
                 groups=codes,
@@ -193,7 +193,7 @@ def audit(
         subject="score" if score else "representation",
         n=len(z),
         groups=None if codes is None else int(codes.max()) + 1,
-        level=level,
+        confidence_level=confidence_level,
         score=_described(z[:, 0], "score") if score else None,
         width=z.shape[1],
         columns=columns,
@@ -213,8 +213,8 @@ def audit(
 # ---- the door --------------------------------------------------------------------------------------------
 
 
-def _subject(scores_or_Z: object) -> tuple[Tensor, tuple[str, ...]]:
-    z = to_matrix(scores_or_Z, name="scores_or_Z", min_rows=MIN_ROWS)
+def _subject(scores: object) -> tuple[Tensor, tuple[str, ...]]:
+    z = to_matrix(scores, name="scores", min_rows=MIN_ROWS)
     if (
         z.shape[1] == 2
         and bool(((z >= 0) & (z <= 1)).all())
@@ -224,7 +224,7 @@ def _subject(scores_or_Z: object) -> tuple[Tensor, tuple[str, ...]]:
         return z, ("Two columns that sum to one are probabilities: the second is the score.",)
     if bool((z == z[0]).all()):
         raise ValueError(
-            "'scores_or_Z' must have more than one value. Got the same in every row. "
+            "'scores' must have more than one value. Got the same in every row. "
             "A constant depends on nothing; pass the scores before they are rounded or thresholded."
         )
     return z, ()
@@ -302,13 +302,13 @@ class _Outcome:
     """The outcome as labels, as numbers, or both."""
 
     def __init__(
-        self, y: Tensor, split: tuple[Level, ...], positive: Label | None, notes: tuple[str, ...]
+        self, y: Tensor, split: tuple[LabelRows, ...], positive: Label | None, notes: tuple[str, ...]
     ) -> None:
         self.y, self.split, self.positive, self.notes = y, split, positive, notes
 
     @classmethod
     def of(cls, y_true: object, n: int, positive_label: Label | None) -> _Outcome:
-        split = levels(y_true, name="y_true", n_rows=n, rows_of="scores_or_Z").kept
+        split = split_labels(y_true, name="y_true", n_rows=n, rows_of="scores").kept
         labels = [level.value for level in split]
         if len(split) > max(LABELS, 2) and all(isinstance(label, int | float) for label in labels):
             if positive_label is not None:
@@ -388,7 +388,7 @@ class _Outcome:
             notes += more
         return Outcome(
             equalized_odds=evidence.within,
-            levels=tuple(found),
+            labels=tuple(found),
             equal_opportunity=None if self.positive is None else cut(self.positive),
             calibration=None if evidence.calibration is None else evidence.calibration.curve,
             calibration_gap=gap,

@@ -2,7 +2,8 @@
 
 A claim says that the score depends on an attribute, or where along the attribute its mean is above or below
 the overall mean, or where its distribution differs. Numbers and their intervals are no claims. With
-alpha = 1 - level for the whole audit, Q questions (dependence; dependence within equal outcomes; calibration)
+alpha = 1 - confidence level for the whole audit, Q questions (dependence; dependence within equal outcomes;
+calibration)
 and m attributes, each question has a = alpha / Q, and each attribute of it a / m:
 
 - *Gate.* With several attributes, p_gate = min(5 p_joint, 5/4 m min_j p_j). Dependence on the attributes
@@ -93,14 +94,14 @@ class Shares(NamedTuple):
         return max(999, math.ceil(4.0 * self.tests / self.alpha) - 1)
 
 
-def draws_for(level: float) -> int:
+def draws_for(confidence_level: float) -> int:
     """Return how many multiplier draws a band of that confidence needs."""
-    return max(999, math.ceil(_BEYOND / (1.0 - level)))
+    return max(999, math.ceil(_BEYOND / (1.0 - confidence_level)))
 
 
-def permutations_for(level: float) -> int:
+def permutations_for(confidence_level: float) -> int:
     """Return how many permutations a limit of that confidence needs: the rows themselves are one more."""
-    return max(199, math.ceil(1.0 / (1.0 - level)))
+    return max(199, math.ceil(1.0 / (1.0 - confidence_level)))
 
 
 class Signed(NamedTuple):
@@ -122,7 +123,7 @@ def signed(curve: Curve, error: float, *, nested: bool = True) -> Signed:
         False where rows of one group lie at several places along s: the error of the mean at a place and that
         of the overall mean may then be related in any way, and are added.
     """
-    k = float(ndtri(1.0 - (1.0 - curve.level) / (2.0 * len(curve.points)))) * error
+    k = float(ndtri(1.0 - (1.0 - curve.confidence_level) / (2.0 * len(curve.points)))) * error
     reach = [
         math.sqrt(max(0.0, 1.0 - 2.0 * share) * half**2 + k**2) if nested else half + k
         for share, half in zip(curve.mass, _halves(curve), strict=True)

@@ -73,24 +73,30 @@ class Asked:
         self,
         z: Tensor,
         w: Tensor | None,
-        level: float,
+        confidence_level: float,
         bandwidth_s: float | None,
         seed: int,
         shares: Shares,
         groups: Tensor | None = None,
     ) -> None:
-        self.z, self.w, self.level, self.bandwidth_s, self.seed = z, w, level, bandwidth_s, seed
+        self.z, self.w, self.confidence_level, self.bandwidth_s, self.seed = (
+            z,
+            w,
+            confidence_level,
+            bandwidth_s,
+            seed,
+        )
         self.shares, self.groups = shares, groups
 
     def rows(self, rows: Tensor) -> Asked:
         """Return the same for some rows."""
         w = None if self.w is None else self.w[rows]
         groups = None if self.groups is None else self.groups[rows]
-        return Asked(self.z[rows], w, self.level, self.bandwidth_s, self.seed, self.shares, groups)
+        return Asked(self.z[rows], w, self.confidence_level, self.bandwidth_s, self.seed, self.shares, groups)
 
     def of(self, z: Tensor) -> Asked:
         """Return the same for another score of the same rows."""
-        return Asked(z, self.w, self.level, self.bandwidth_s, self.seed, self.shares, self.groups)
+        return Asked(z, self.w, self.confidence_level, self.bandwidth_s, self.seed, self.shares, self.groups)
 
     @property
     def dependent(self) -> dict[str, Any]:
@@ -115,7 +121,7 @@ class Asked:
             self.z,
             s,
             dependence=measure,
-            level=self.level,
+            confidence_level=self.confidence_level,
             random_state=self.seed,
             sample_weight=self.w,
             **self.dependent,
@@ -125,31 +131,33 @@ class Asked:
         """Return the interval of GDP."""
         return self.interval(s, GDP(self.bandwidth_s))
 
-    def curve(self, s: Sensitive, level: float) -> Curve:
+    def curve(self, s: Sensitive, confidence_level: float) -> Curve:
         """Return the mean score along one column, at the confidence that claims about it need."""
         return conditional_curve(
             self.z[:, 0],
             s,
-            level=level,
-            n_draws=draws_for(level),
+            confidence_level=confidence_level,
+            n_draws=draws_for(confidence_level),
             random_state=self.seed,
             sample_weight=self.w,
             bandwidth_s=self.bandwidth_s,
             **self.dependent,
         )
 
-    def signed(self, s: Sensitive, level: float) -> Signed:
+    def signed(self, s: Sensitive, confidence_level: float) -> Signed:
         """Return the mean score along one column, and where it is shown to leave the overall mean."""
         error = error_of_mean(self.z[:, 0], self.w, self.groups)
-        return signed(self.curve(s, level), error, nested=is_constant_within(s.values[:, 0], self.groups))
+        return signed(
+            self.curve(s, confidence_level), error, nested=is_constant_within(s.values[:, 0], self.groups)
+        )
 
-    def profile(self, s: Sensitive, level: float) -> Profile:
+    def profile(self, s: Sensitive, confidence_level: float) -> Profile:
         """Return where along one column the distribution differs."""
         return localized_profile(
             self.z,
             s,
-            level=level,
-            n_permutations=permutations_for(level),
+            confidence_level=confidence_level,
+            n_permutations=permutations_for(confidence_level),
             random_state=self.seed,
             sample_weight=self.w,
             bandwidth_s=self.bandwidth_s,
@@ -190,7 +198,7 @@ def certified(asked: Asked, s: Sensitive) -> Certificate:
     return certify(
         asked.z,
         s,
-        delta=1.0 - asked.level,
+        delta=1.0 - asked.confidence_level,
         random_state=asked.seed,
         max_rows=_CERTIFIED,
         **asked.dependent,
@@ -245,8 +253,8 @@ def _kernel_hgr(asked: Asked, s: Sensitive) -> Measured:
     return Measured(
         measure="kernel HGR",
         value=float(measure(z, s)),
-        floor=float(null.mean()),
-        floor_high=float(null.quantile(asked.level)),
+        chance=float(null.mean()),
+        chance_high=float(null.quantile(asked.confidence_level)),
         n=n,
     )
 

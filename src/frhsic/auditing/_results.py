@@ -58,7 +58,7 @@ class Measured(Result):
     ----------
     measure : str
     value : float
-    floor, floor_high : float
+    chance, chance_high : float
         Its mean over permutations of s, and their quantile at the level of the audit.
     n : int
         Rows used.
@@ -66,14 +66,14 @@ class Measured(Result):
 
     measure: str
     value: float
-    floor: float
-    floor_high: float
+    chance: float
+    chance_high: float
     n: int
 
     def __str__(self) -> str:
         return (
             f"{self.measure} is {number(self.value)} (n = {self.n:,}). Chance alone gives "
-            f"{number(self.floor)} on average, seldom above {number(self.floor_high)}."
+            f"{number(self.chance)} on average, seldom above {number(self.chance_high)}."
         )
 
 
@@ -144,7 +144,7 @@ class Outcome(Result):
     ----------
     equalized_odds : TestResult or None
         Of independence within the labels of y.
-    levels : tuple of Given
+    labels : tuple of Given
         The labels of y one by one; none when y is a number with many values.
     equal_opportunity : str or None
         The label that counts as the favourable outcome.
@@ -155,7 +155,7 @@ class Outcome(Result):
     """
 
     equalized_odds: TestResult | None
-    levels: tuple[Given, ...]
+    labels: tuple[Given, ...]
     equal_opportunity: str | None
     calibration: Curve | None
     calibration_gap: Interval | None
@@ -170,7 +170,7 @@ class Attribute(Result):
     names : tuple of str
     kind : {"continuous", "categorical", "joint"}
     test : TestResult
-        Of independence. ``adjusted`` is the p-value to compare with 1 - level of the audit, after the
+        Of independence. ``adjusted`` is the p-value to compare with 1 - ``confidence_level``, after the
         correction for all its attributes and questions.
     normalized_hsic, hsic : Interval
         Debiased; the first on a scale from 0 to 1.
@@ -273,8 +273,8 @@ class Audit(Result):
         Rows.
     groups : int or None
         Groups of rows that are independent of one another, where rows are not.
-    level : float
-        Of every interval and floor, each by itself, and of all claims together. Bands and limits along s are
+    confidence_level : float
+        Of every interval and chance, each by itself, and of all claims together. Bands and limits along s are
         at higher levels, as they say.
     score : Column or None
         The score, described; None for a representation.
@@ -298,7 +298,8 @@ class Audit(Result):
     version : str
         Of frhsic.
     claims : tuple of Claim
-        What the audit says about the population: false, any of it, in at most 1 - level of samples.
+        What the audit says about the population: any of it is false in at most 1 - ``confidence_level`` of
+        samples.
     notes : tuple of str
         Warnings first.
     """
@@ -306,7 +307,7 @@ class Audit(Result):
     subject: Literal["score", "representation"]
     n: int
     groups: int | None
-    level: float
+    confidence_level: float
     score: Column | None
     width: int
     columns: tuple[Column, ...]
@@ -366,8 +367,8 @@ class Audit(Result):
                     found.name,
                     "kernel_hgr",
                     estimate=hgr.value,
-                    floor=hgr.floor,
-                    floor_high=hgr.floor_high,
+                    chance=hgr.chance,
+                    chance_high=hgr.chance_high,
                     n=hgr.n,
                 )
             )
@@ -375,7 +376,7 @@ class Audit(Result):
         return frame(rows)
 
 
-_FIELDS = ("estimate", "low", "high", "floor", "floor_high", "pvalue", "adjusted", "n")
+_FIELDS = ("estimate", "low", "high", "chance", "chance_high", "pvalue", "adjusted", "n")
 
 
 def _outcome_rows(found: Attribute) -> list[dict[str, Any]]:
@@ -388,7 +389,7 @@ def _outcome_rows(found: Attribute) -> list[dict[str, Any]]:
             _row(found.name, "equalized odds test", pvalue=test.pvalue, n=test.n)
             | {"adjusted": test.adjusted}
         )
-    for given in outcome.levels:
+    for given in outcome.labels:
         rows += _interval_rows(found.name, f"gdp where the outcome is {given.label}", given.gdp)
     return rows + _interval_rows(found.name, "calibration_gap", outcome.calibration_gap)
 
@@ -396,7 +397,7 @@ def _outcome_rows(found: Attribute) -> list[dict[str, Any]]:
 def _interval_rows(attribute: str, name: str, interval: Interval | None) -> list[dict[str, Any]]:
     if interval is None:
         return []
-    ends = {field: getattr(interval, field) for field in ("estimate", "low", "high", "floor", "floor_high")}
+    ends = {field: getattr(interval, field) for field in ("estimate", "low", "high", "chance", "chance_high")}
     return [_row(attribute, name, **ends, n=interval.n)]
 
 

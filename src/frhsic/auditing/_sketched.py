@@ -33,7 +33,7 @@ from frhsic.inference import (
     confidence_interval,
     independence_test,
 )
-from frhsic.inference._curve import check_level
+from frhsic.inference._curve import check_confidence_level
 from frhsic.sketching import HSICSketch
 from frhsic.sketching._sketch import Law
 
@@ -41,7 +41,7 @@ from frhsic.sketching._sketch import Law
 def audit_sketches(
     sketches: Sequence[HSICSketch],
     *,
-    level: float,
+    confidence_level: float,
     bandwidth_s: float | None,
     seed: int,
     trained_on: bool | None,
@@ -55,24 +55,22 @@ def audit_sketches(
     n, stored = whole.n_rows, whole.stored
     width = stored.z.shape[1]
     if n < MIN_ROWS:
-        raise ValueError(
-            f"'scores_or_Z' must have at least {MIN_ROWS} rows. Got a sketch of {n}. Add more rows."
-        )
+        raise ValueError(f"'scores' must have at least {MIN_ROWS} rows. Got a sketch of {n}. Add more rows.")
     refuse_identifiers(stored.s, n)
     positive = _positive(first, positive_label)
     weighted = not bool((stored.weights == stored.weights[0]).all())
     repeated = () if whole.grouped else repeated_rows(stored.z, stored.s, None)
     notes = (*warn_of_training(trained_on), *_notes(whole, weighted), *repeated)
-    check_level(level)
-    labels = first.levels
+    check_confidence_level(confidence_level)
+    labels = first.labels
     shares = Shares(
-        1.0 - level,
+        1.0 - confidence_level,
         attributes=len(single),
         questions=2 if labels else 1,
         labels=max(1, len(labels)),
         kinds=2 if width == 1 else 1,
     )
-    asked = Sketched(level, bandwidth_s, seed, shares)
+    asked = Sketched(confidence_level, bandwidth_s, seed, shares)
     columns = tuple(_column(sketch) for sketch in single)
     with Progress("auditing", 6 * len(sketches) + 2) as bar:
         evidence = _gather(asked, single, joint, bar)
@@ -91,7 +89,7 @@ def audit_sketches(
                 None,
                 rows.w,
                 labels=False,
-                level=level,
+                confidence_level=confidence_level,
                 measure=GDP(bandwidth_s),
                 seed=seed,
             )
@@ -102,7 +100,7 @@ def audit_sketches(
         subject="score" if width == 1 else "representation",
         n=n,
         groups=None,
-        level=level,
+        confidence_level=confidence_level,
         score=_score(first) if width == 1 else None,
         width=width,
         columns=columns,
@@ -126,20 +124,20 @@ def _refuse_unlike(single: Sequence[HSICSketch], joint: Sequence[HSICSketch]) ->
     if (
         len(set(names)) < len(names)
         or [sketch.stored.s.names for sketch in joint] != wanted
-        or len({(sketch.n_rows, sketch.stored.z.shape[1], sketch.levels) for sketch in every}) > 1
+        or len({(sketch.n_rows, sketch.stored.z.shape[1], sketch.labels) for sketch in every}) > 1
     ):
         got = "; ".join(f"{sketch.n_rows:,} rows of {', '.join(sketch.stored.s.names)}" for sketch in every)
         raise ValueError(
-            "'scores_or_Z' must be one sketch for each sensitive column and, if there are several, then one "
+            "'scores' must be one sketch for each sensitive column and, if there are several, then one "
             f"of all of them, of the same rows. Got {got}. Sketch the same rows with each."
         )
 
 
 def _positive(sketch: HSICSketch, asked: Label | None) -> Label | None:
-    labels = sketch.levels
+    labels = sketch.labels
     if len(labels) > LABELS:
         raise ValueError(
-            f"'scores_or_Z' must be a sketch by labels of an outcome, at most {LABELS}. Got {len(labels)}. "
+            f"'scores' must be a sketch by labels of an outcome, at most {LABELS}. Got {len(labels)}. "
             "Leave 'given' out of update for an outcome that is a number."
         )
     if asked is not None and asked not in labels:
@@ -165,7 +163,7 @@ def _notes(sketch: HSICSketch, weighted: bool) -> tuple[str, ...]:
             "person, rows are not independent and no p-value, interval or claim here holds. Pass the column "
             "as 'groups' (--group)."
         )
-    if sketch.levels:
+    if sketch.labels:
         notes.append("Calibration is not part of the audit of a sketch.")
     if sketch.grouped:
         notes.append(
@@ -181,14 +179,19 @@ def _notes(sketch: HSICSketch, weighted: bool) -> tuple[str, ...]:
 class Sketched:
     """What every part of the audit of a sketch is called with."""
 
-    def __init__(self, level: float, bandwidth_s: float | None, seed: int, shares: Shares) -> None:
-        self.level, self.bandwidth_s, self.seed, self.shares = level, bandwidth_s, seed, shares
+    def __init__(self, confidence_level: float, bandwidth_s: float | None, seed: int, shares: Shares) -> None:
+        self.confidence_level, self.bandwidth_s, self.seed, self.shares = (
+            confidence_level,
+            bandwidth_s,
+            seed,
+            shares,
+        )
 
     def rows(self, sketch: HSICSketch) -> Asked:
         """Return the stored rows, to be asked what sums do not tell."""
         z, _, w = sketch.stored
         weights = None if bool((w == w[0]).all()) else w / w.sum()
-        return Asked(z, weights, self.level, self.bandwidth_s, self.seed, self.shares)
+        return Asked(z, weights, self.confidence_level, self.bandwidth_s, self.seed, self.shares)
 
     def test(self, sketch: HSICSketch, given: Sequence[Label] | None = None) -> TestResult:
         """Return the test of independence."""
@@ -199,15 +202,18 @@ class Sketched:
     def gdp(self, sketch: HSICSketch) -> Interval:
         """Return the interval of GDP."""
         return confidence_interval(
-            sketch, dependence=GDP(self.bandwidth_s), level=self.level, random_state=self.seed
+            sketch,
+            dependence=GDP(self.bandwidth_s),
+            confidence_level=self.confidence_level,
+            random_state=self.seed,
         )
 
-    def signed(self, sketch: HSICSketch, level: float) -> Signed:
+    def signed(self, sketch: HSICSketch, confidence_level: float) -> Signed:
         """Return the mean score along one column, and where it is shown to leave the overall mean."""
         curve = conditional_curve(
             sketch,
-            level=level,
-            n_draws=draws_for(level),
+            confidence_level=confidence_level,
+            n_draws=draws_for(confidence_level),
             random_state=self.seed,
             bandwidth_s=self.bandwidth_s,
         )
@@ -229,14 +235,14 @@ def _gather(
     for sketch in [*single, *joint]:
         rows, s, shares = asked.rows(sketch), sketch.stored.s, asked.shares
         one = Evidence(
-            asked.test(sketch), within=asked.test(sketch, sketch.levels) if sketch.levels else None
+            asked.test(sketch), within=asked.test(sketch, sketch.labels) if sketch.labels else None
         )
         if len(s.names) == 1 and not sketch.grouped:
             one = one._replace(profile=rows.profile(s, shares.where))
             if rows.z.shape[1] == 1:
                 labels = {
                     cut(label): asked.signed(sketch.at(label), shares.within)
-                    for label in sketch.levels
+                    for label in sketch.labels
                     if _enough(sketch.at(label))
                 }
                 one = one._replace(score=asked.signed(sketch, shares.where), labels=labels)
@@ -255,15 +261,18 @@ def _attribute(
     rows, s = asked.rows(sketch), sketch.stored.s
     one, score = len(s.names) == 1, rows.z.shape[1] == 1
     along = score and s.kinds.count("continuous") <= 1 and not sketch.grouped
-    normalized = confidence_interval(sketch, level=asked.level, random_state=asked.seed)
+    normalized = confidence_interval(sketch, confidence_level=asked.confidence_level, random_state=asked.seed)
     plain = confidence_interval(
-        sketch, dependence=HSIC(estimator="unbiased"), level=asked.level, random_state=asked.seed
+        sketch,
+        dependence=HSIC(estimator="unbiased"),
+        confidence_level=asked.confidence_level,
+        random_state=asked.seed,
     )
     bar.advance()
     told = from_rows(rows, s, bar)
     gdp = asked.gdp(sketch) if along else None
     bar.advance()
-    outcome = _outcome(asked, sketch, evidence, positive, along=along) if sketch.levels else None
+    outcome = _outcome(asked, sketch, evidence, positive, along=along) if sketch.labels else None
     bar.advance()
     return Attribute(
         names=s.names,
@@ -284,7 +293,7 @@ def _outcome(
     asked: Sketched, sketch: HSICSketch, evidence: Evidence, positive: Label | None, *, along: bool
 ) -> Outcome:
     found = []
-    for label in sketch.levels:
+    for label in sketch.labels:
         part, curve = sketch.at(label), evidence.labels.get(cut(label))
         found.append(
             Given(
@@ -296,7 +305,7 @@ def _outcome(
         )
     return Outcome(
         equalized_odds=evidence.within,
-        levels=tuple(found),
+        labels=tuple(found),
         equal_opportunity=None if positive is None else cut(positive),
         calibration=None,
         calibration_gap=None,

@@ -10,7 +10,7 @@ from typing import Any
 from frhsic.auditing._audit import audit
 from frhsic.auditing._parts import LABELS
 from frhsic.auditing._results import Audit
-from frhsic.data import Label, Sensitive, levels, to_matrix, to_sensitive
+from frhsic.data import Label, Sensitive, split_labels, to_matrix, to_sensitive
 from frhsic.runners import Engine, Local, Progress, sketch_source
 from frhsic.sketching import HSICSketch
 from frhsic.sources import Source
@@ -20,13 +20,13 @@ from frhsic.sources._files import absent_columns
 def audit_source(
     source: Source,
     *,
-    scores_or_Z: str | Sequence[str],
+    scores: str | Sequence[str],
     sensitive_features: str | Sequence[str],
     y_true: str | None = None,
     sample_weight: str | None = None,
     kinds: Mapping[str, str] | None = None,
     groups: str | None = None,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     bandwidth_s: float | None = None,
     random_state: object = None,
     trained_on: bool | None = None,
@@ -41,7 +41,7 @@ def audit_source(
     ----------
     source : Source
         From ``open_source`` or ``open_sql``.
-    scores_or_Z, sensitive_features : str or list of str
+    scores, sensitive_features : str or list of str
         Columns, of which numbers are continuous and labels categorical.
     y_true, sample_weight : str, optional
         Columns. An outcome with more than ten values is left out: a sketch keeps labels apart, not numbers.
@@ -50,7 +50,7 @@ def audit_source(
         as they are.
     groups : str, optional
         The column whose equal values mark rows that may depend on one another, such as a person.
-    level, bandwidth_s, random_state, trained_on, positive_label
+    confidence_level, bandwidth_s, random_state, trained_on, positive_label
         As in :func:`audit`.
     engine, partials
         As in :func:`frhsic.runners.sketch_source`.
@@ -67,23 +67,23 @@ def audit_source(
     >>> from frhsic.sources import open_source
     >>> age = np.arange(10_000) % 72 + 18
     >>> scores = open_source(pa.table({"age": age, "score": (age - 54.0) ** 2}))
-    >>> found = audit_source(scores, scores_or_Z="score", sensitive_features="age", random_state=0)
+    >>> found = audit_source(scores, scores="score", sensitive_features="age", random_state=0)
     >>> round(found.attribute("age").normalized_hsic.estimate, 2)
     0.33
     """
     z, s = (
         [names] if isinstance(names, str) else list(dict.fromkeys(names))
-        for names in (scores_or_Z, sensitive_features)
+        for names in (scores, sensitive_features)
     )
     single = {"y_true": y_true, "sample_weight": sample_weight, "groups": groups}
-    named = {"scores_or_Z": z, "sensitive_features": s, **{k: [v] for k, v in single.items() if v}}
+    named = {"scores": z, "sensitive_features": s, **{k: [v] for k, v in single.items() if v}}
     for argument, names in named.items():
         absent = [name for name in names if name not in source.columns]
         if absent:
             raise ValueError(absent_columns(argument, absent, list(source.columns)))
     sample = source.sample()  # for the scales of kernels
     given, notes = _labels(sample, y_true)
-    rows = to_matrix(sample.select(z), name="scores_or_Z", min_rows=2)
+    rows = to_matrix(sample.select(z), name="scores", min_rows=2)
     found = []
     for names in [[name] for name in s] + ([s] if len(s) > 1 else []):
         empty = HSICSketch.like(
@@ -112,7 +112,7 @@ def audit_source(
         )
     result = audit(
         found,
-        level=level,
+        confidence_level=confidence_level,
         bandwidth_s=bandwidth_s,
         random_state=random_state,
         trained_on=trained_on,
@@ -124,8 +124,8 @@ def audit_source(
 def _sensitive(sample: Any, kinds: Mapping[str, str]) -> Sensitive:
     """Return the sensitive columns of a sample, which have the kinds that batches of rows will have."""
     mine = {name: kind for name, kind in kinds.items() if name in sample.column_names}
-    s = to_sensitive(sample, kinds=mine, rows_of="scores_or_Z")
-    plain = to_sensitive(sample, rows_of="scores_or_Z", numeric_labels=True)
+    s = to_sensitive(sample, kinds=mine, rows_of="scores")
+    plain = to_sensitive(sample, rows_of="scores", numeric_labels=True)
     for name, kind, own in zip(s.names, s.kinds, plain.kinds, strict=True):
         if kind != own:
             raise ValueError(
@@ -139,7 +139,7 @@ def _labels(sample: Any, y_true: str | None) -> tuple[str | None, tuple[str, ...
     """Return the column of labels, or none and why."""
     if y_true is None:
         return None, ()
-    known = [level.value for level in levels(sample.column(y_true), name="y_true").kept]
+    known = [level.value for level in split_labels(sample.column(y_true), name="y_true").kept]
     if len(known) <= LABELS or not all(isinstance(label, int | float) for label in known):
         return y_true, ()
     note = f"The outcome '{y_true}' is a number of many values: a sketch leaves it out."

@@ -35,12 +35,12 @@ def sentences(audit: Audit) -> tuple[str, ...]:
 
 def together(audit: Audit) -> str:
     """Return how sure the statements of the summary are, all of them at once."""
-    level = percent(audit.level)
+    share = percent(audit.confidence_level)
     if not audit.claims:
-        return f"Nothing is claimed about the population. Each interval has a confidence of {level}."
+        return f"Nothing is claimed about the population. Each interval has a confidence of {share}."
     return (
         "What is stated about the population (on what the score depends, where it is above or below, where "
-        f"it differs) holds all together with a confidence of {level}; each interval has {level} by itself."
+        f"it differs) holds all together with a confidence of {share}; each interval has {share} by itself."
     ).replace("the score", _what(audit))
 
 
@@ -87,7 +87,7 @@ def _how_much(found: Attribute, audit: Audit) -> list[str]:
         say, unit = units(audit)
         gdp = found.gdp
         overall = say(audit.score.mean or 0.0)
-        chance = f"{say(gdp.floor or 0.0)}, seldom more than {say(gdp.floor_high or 0.0)}"
+        chance = f"{say(gdp.chance or 0.0)}, seldom more than {say(gdp.chance_high or 0.0)}"
         lines.append(
             f"On average over {found.name}, the mean score at a value of {found.name} lies "
             f"{say(gdp.estimate)} {unit} away from the overall mean of {overall} ({_range(gdp, say)}, for "
@@ -110,7 +110,7 @@ def units(audit: Audit) -> tuple[Callable[[float], str], str]:
 
 
 def _range(interval: Interval, say: Callable[[float], str]) -> str:
-    return f"{percent(interval.level)} interval {say(interval.low)} to {say(interval.high)}"
+    return f"{percent(interval.confidence_level)} interval {say(interval.low)} to {say(interval.high)}"
 
 
 def _where(found: Attribute, column: Column, audit: Audit) -> list[str]:
@@ -159,7 +159,7 @@ def _beside(found: Attribute, outcome: Outcome, column: Column, audit: Audit) ->
     test = outcome.equalized_odds
     if test is not None:
         lines.append(_within(found, test, audit))
-    for given in outcome.levels:
+    for given in outcome.labels:
         good = " (equal opportunity)" if given.label == outcome.equal_opportunity else ""
         if given.gdp is not None:
             lines.append(

@@ -238,12 +238,3 @@ def checked_kernel(kernel: Kernel | None, name: str) -> Kernel | None:
             "Take one of frhsic.kernels, such as Gaussian(1.0)."
         )
     return kernel
-
-
-def refuse_not_finite(s: Sensitive) -> None:
-    """Refuse values that cannot be sorted into bins or neighbourhoods."""
-    if not bool(torch.isfinite(s.values).all()):
-        raise ValueError(
-            "'s' must be finite. Got missing or infinite values. "
-            "Drop those rows first; frhsic.data.to_sensitive says which column has them."
-        )

@@ -15,8 +15,8 @@ from frhsic.dependence.hsic import HSIC
 from frhsic.kernels import Delta, Energy, Kernel, Scaled
 from frhsic.numerics._centering import Estimator
 from frhsic.numerics._numeric import signed_root
+from frhsic.numerics._products import debiased, normalized_hsic
 from frhsic.numerics._tiles import TILE
-from frhsic.sketching._maps import debiased, normalized_hsic
 
 
 class DistanceCovariance(Dependence):

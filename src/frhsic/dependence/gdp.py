@@ -8,8 +8,8 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from frhsic.data import Kind, Sensitive
-from frhsic.dependence._base import Dependence, refuse_not_finite
+from frhsic.data import Kind, Sensitive, refuse_not_finite
+from frhsic.dependence._base import Dependence
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._smoothing import (
     bandwidths_of,

@@ -11,8 +11,8 @@ from scipy.spatial import cKDTree
 from scipy.special import digamma
 from torch import Tensor
 
-from frhsic.data import Sensitive
-from frhsic.dependence._base import Dependence, refuse_not_finite
+from frhsic.data import Sensitive, refuse_not_finite
+from frhsic.dependence._base import Dependence
 
 Array = NDArray[np.float64]
 

@@ -177,9 +177,9 @@ class GlobalBatch(nn.Module):
             for one in each:
                 first = next(sums)
                 reduced.append(one._replace(first=first, second=next(sums) if both else first))
-            level = part.penalty.level
-            if level is not None and part.penalty._too_few(n):
-                skipped.append((level, n))
+            label = part.penalty.label
+            if label is not None and part.penalty._too_few(n):
+                skipped.append((label, n))
                 value = part.like.new_zeros(part.like.shape[:-2])
             else:
                 least = 4 if measure.debiased else measure.min_rows

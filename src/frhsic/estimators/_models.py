@@ -35,7 +35,7 @@ from frhsic.data import (
     Label,
     Sensitive,
     check_aligned,
-    levels,
+    split_labels,
     to_generator,
     to_matrix,
     to_sensitive,
@@ -1152,7 +1152,7 @@ def _split(rows: Rows, fraction: float, least: int, generator: torch.Generator) 
     if rows.labels is not None:
         # The same share of each class on both sides: by the place of a row among those of its class.
         place = torch.zeros(n, dtype=torch.float64)
-        for level in levels(rows.labels[order]).kept:
+        for level in split_labels(rows.labels[order]).kept:
             size = len(level.rows)
             place[level.rows] = (torch.arange(size, dtype=torch.float64) + 0.5) / size
         order = order[place.argsort(stable=True)]

@@ -39,7 +39,7 @@ def conditional_curve(
     scores: object,
     s: object = None,
     *,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     bandwidth_s: float | None = None,
     n_points: int = 200,
     n_draws: int = 999,
@@ -59,7 +59,7 @@ def conditional_curve(
     scores : array-like of shape (n,), or HSICSketch
         Scores; or a sketch of one column of scores and one of s.
     s : array-like of shape (n,) or (n, 1)
-    level : float, default=0.95
+    confidence_level : float, default=0.95
         The confidence that the whole curve lies in the band.
     bandwidth_s : float or None, default=None
         A number smooths along s instead, with a Gaussian kernel of this fraction of the *range* of s. The
@@ -102,7 +102,7 @@ def conditional_curve(
     The 95% simultaneous band of the mean score along age leaves the overall mean 0.0494 at 10 of 10 points,
     between 20 and 29 (n = 2,000). Target: the true curve, value by value.
     """
-    check_level(level)
+    check_confidence_level(confidence_level)
     check_draws(n_draws)
     if n_points < 2:
         raise ValueError(f"'n_points' must be at least 2. Got {n_points}. Leave it out for 200.")
@@ -111,7 +111,7 @@ def conditional_curve(
     generator = to_generator(random_state)
     if isinstance(scores, HSICSketch):
         refuse_beside_a_sketch(s=s, sample_weight=sample_weight, groups=groups)
-        return _sketched(scores, level, bandwidth_s, n_points, n_draws, generator)
+        return _sketched(scores, confidence_level, bandwidth_s, n_points, n_draws, generator)
     check_aligned(scores=scores, s=s, sample_weight=sample_weight, groups=groups)
     f = to_vector(scores, name="scores", min_rows=4)[:, None]
     sensitive = to_sensitive(s, name="s", n_rows=len(f), rows_of="scores")
@@ -124,7 +124,15 @@ def conditional_curve(
         f, sensitive, w = f[present], sensitive[present], w[present] / w.sum()
         units = None if units is None else units[present]
     return _of_rows(
-        f, sensitive, row_weights(sensitive, w), units, level, bandwidth_s, n_points, n_draws, generator
+        f,
+        sensitive,
+        row_weights(sensitive, w),
+        units,
+        confidence_level,
+        bandwidth_s,
+        n_points,
+        n_draws,
+        generator,
     )
 
 
@@ -133,7 +141,7 @@ def _of_rows(
     s: Sensitive,
     w: Tensor,
     units: Tensor | None,
-    level: float,
+    confidence_level: float,
     bandwidth_s: float | None,
     n_points: int,
     n_draws: int,
@@ -143,14 +151,22 @@ def _of_rows(
     if bandwidth_s is None:
         cells = Cells.of(s, w, effective_units(w, units))
         curve = cell_curve(f, s, cells, w, generator, units)
-        return _band(curve, middles(s.values[:, 0], w, cells.codes(s)), level, n_draws, generator, s.names, n)
+        return _band(
+            curve,
+            middles(s.values[:, 0], w, cells.codes(s)),
+            confidence_level,
+            n_draws,
+            generator,
+            s.names,
+            n,
+        )
     curve = Smoothed.of(f, gathered(s, w, generator, units), bandwidths_of(s, bandwidth_s, None, None))
-    return _band(curve, n_points, level, n_draws, generator, s.names, n)
+    return _band(curve, n_points, confidence_level, n_draws, generator, s.names, n)
 
 
 def _sketched(
     sketch: HSICSketch,
-    level: float,
+    confidence_level: float,
     bandwidth_s: float | None,
     n_points: int,
     n_draws: int,
@@ -163,14 +179,14 @@ def _sketched(
         cells = cells_of_line(line, sketch.effective_rows)
         if is_coarse(line, cells):
             z, s, w = sketch.stored
-            return _of_rows(z, s, w / w.sum(), None, level, None, n_points, n_draws, generator)
+            return _of_rows(z, s, w / w.sum(), None, confidence_level, None, n_points, n_draws, generator)
         f, groups = line_groups(line, line.s.kinds, cells)
         places = middles(line.s.values[:, 0], line.mass, cells.codes(line.s))
         curve = Smoothed.of(f, groups, [1.0], cells=cells)
-        return _band(curve, places, level, n_draws, generator, line.s.names, sketch.n_rows)
+        return _band(curve, places, confidence_level, n_draws, generator, line.s.names, sketch.n_rows)
     f, groups = line_groups(line, line.s.kinds)
     curve = Smoothed.of(f, groups, bandwidths_of(line.s, bandwidth_s, line.span, None))
-    return _band(curve, n_points, level, n_draws, generator, line.s.names, sketch.n_rows)
+    return _band(curve, n_points, confidence_level, n_draws, generator, line.s.names, sketch.n_rows)
 
 
 def _refuse_several(s: Sensitive) -> None:
@@ -195,7 +211,7 @@ def middles(x: Tensor, w: Tensor, code: Tensor) -> Tensor:
 def _band(
     curve: Smoothed,
     places: Tensor | int,
-    level: float,
+    confidence_level: float,
     n_draws: int,
     generator: torch.Generator,
     names: tuple[str, ...],
@@ -209,7 +225,7 @@ def _band(
         points, mass = equal_mass(groups, places)
     process = curve.at(points)
     drawn = [process.standardised(errors[..., 0]) for errors, _ in process.draws(n_draws, generator)]
-    reach = process.limits(float(torch.cat(drawn).quantile(level)))
+    reach = process.limits(float(torch.cat(drawn).quantile(confidence_level)))
     mean = process.mean[:, 0] + curve.overall
     mean_low, mean_high = mean - reach, mean + reach
     low, high = mean_low, mean_high
@@ -226,7 +242,7 @@ def _band(
         high=tuple(high.tolist()),
         mass=tuple(mass.tolist()),
         overall=float(curve.overall[0]),
-        level=level,
+        confidence_level=confidence_level,
         target=curve.target,
         attributes=names,
         n=n,
@@ -271,10 +287,10 @@ def gdp_from_band(curve: Curve) -> tuple[float, float]:
     return low, high
 
 
-def check_level(level: float) -> None:
+def check_confidence_level(confidence_level: float) -> None:
     """Refuse a confidence that is none."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"'level' must lie between 0 and 1. Got {level}. Take 0.95.")
+    if not 0.0 < confidence_level < 1.0:
+        raise ValueError(f"'confidence_level' must lie between 0 and 1. Got {confidence_level}. Take 0.95.")
 
 
 def check_draws(n_draws: int) -> None:

@@ -33,7 +33,7 @@ from frhsic.inference._permutation import size_classes
 from frhsic.kernels import Kernel
 from frhsic.numerics._centering import centred_by
 from frhsic.numerics._lowrank import blocks, complete_map, feature_map
-from frhsic.sketching._maps import Rows, pair_rows
+from frhsic.numerics._products import Rows, pair_rows
 
 # Features are used above the first number of rows, up to so many of them if they are to be all; pairs of rows
 # are never looked at above the second.

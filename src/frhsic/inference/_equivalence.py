@@ -11,7 +11,7 @@ from torch import Tensor
 
 from frhsic.data import Sensitive, check_aligned, to_generator, to_groups, to_matrix, to_sensitive
 from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance
-from frhsic.inference._curve import check_groups, check_level
+from frhsic.inference._curve import check_confidence_level, check_groups
 from frhsic.inference._embedding import as_hsic, embedding
 from frhsic.inference._intervals import (
     gdp_curve,
@@ -29,7 +29,7 @@ def equivalence_test(
     *,
     tolerance: float,
     dependence: Dependence | None = None,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     n_draws: int = 9_999,
     random_state: object = None,
     groups: object = None,
@@ -48,7 +48,7 @@ def equivalence_test(
         In the units of the measure: debiased normalised HSIC by default, points of the score for GDP.
     dependence : HSIC, DistanceCovariance, GDP or None, default=None
         None is normalised HSIC.
-    level : float, default=0.95
+    confidence_level : float, default=0.95
         The confidence of ``upper``.
     n_draws : int, default=9999
     random_state : int, generator or None
@@ -85,7 +85,7 @@ def equivalence_test(
     >>> equivalence_test(score, age, tolerance=0.02, random_state=0).below
     True
     """
-    check_level(level)
+    check_confidence_level(confidence_level)
     measure = HSIC(estimator="unbiased", normalized=True) if dependence is None else dependence
     if not 0 < tolerance < float("inf"):
         raise ValueError(
@@ -101,9 +101,9 @@ def equivalence_test(
     check_groups(codes)
     generator = to_generator(random_state)
     if isinstance(measure, GDP):
-        return _gdp(x, sensitive, measure, tolerance, level, n_draws, generator, codes)
+        return _gdp(x, sensitive, measure, tolerance, confidence_level, n_draws, generator, codes)
     if isinstance(measure, HSIC | DistanceCovariance):
-        return _kernel(x, sensitive, measure, tolerance, level, n_draws, generator, codes)
+        return _kernel(x, sensitive, measure, tolerance, confidence_level, n_draws, generator, codes)
     raise TypeError(
         "'dependence' must be HSIC, DistanceCovariance or GDP. "
         f"Got {type(measure).__name__}. Leave it out for normalised HSIC."
@@ -115,7 +115,7 @@ def _kernel(
     s: Sensitive,
     measure: HSIC | DistanceCovariance,
     tolerance: float,
-    level: float,
+    confidence_level: float,
     n_draws: int,
     generator: torch.Generator,
     groups: Tensor | None,
@@ -145,17 +145,17 @@ def _kernel(
         return max(worst, float(ndtr(distance) if groups is None else stdtr(found.units - 1, distance)))
 
     low, high = 0.0, 1.0
-    while pvalue(high) > 1.0 - level:
+    while pvalue(high) > 1.0 - confidence_level:
         low, high = high, 2.0 * high
     for _ in range(50):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if pvalue(middle) > 1.0 - level else (low, middle)
+        low, high = (middle, high) if pvalue(middle) > 1.0 - confidence_level else (low, middle)
     return EquivalenceResult(
         estimate=root_of(estimate) if hsic.root else estimate,
         tolerance=tolerance,
         pvalue=pvalue(tolerance**2 if hsic.root else tolerance),
         upper=root_of(high) if hsic.root else high,
-        level=level,
+        confidence_level=confidence_level,
         measure=kernel_words(measure),
         target="the population's value under these kernels, as fixed on this sample",
         method="normal law of the embedding, in its worst direction",
@@ -170,7 +170,7 @@ def _gdp(
     s: Sensitive,
     measure: GDP,
     tolerance: float,
-    level: float,
+    confidence_level: float,
     n_draws: int,
     generator: torch.Generator,
     units: Tensor | None = None,
@@ -181,8 +181,8 @@ def _gdp(
         estimate=float(measure(z, s)),
         tolerance=tolerance,
         pvalue=_smallest_tail(upper, tolerance, n_draws),
-        upper=upper(1.0 - level),
-        level=level,
+        upper=upper(1.0 - confidence_level),
+        confidence_level=confidence_level,
         measure="GDP",
         target=curve.target_of_gdp,
         method="Gaussian multiplier process of the curve",

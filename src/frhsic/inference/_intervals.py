@@ -20,7 +20,7 @@ from frhsic.data import (
     to_weights,
 )
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance
-from frhsic.inference._curve import check_draws, check_groups, check_level
+from frhsic.inference._curve import check_confidence_level, check_draws, check_groups
 from frhsic.inference._embedding import Embedding, as_hsic, embedding, principal
 from frhsic.inference._permutation import random_orders
 from frhsic.inference._process import (
@@ -54,8 +54,8 @@ _MOST_ROWS_EIPM, _MOST_ROWS_GDP = 4_096, 10_000
 _MARGIN = 1.5
 # The simultaneous confidence with which the sign of a gap is taken as known.
 _BEYOND_DOUBT = 0.99
-# Up to so many rows they are permuted for the floors of HSIC and GDP; above, the limit of that law is drawn.
-_PERMUTATIONS, _FLOOR_ROWS, _FLOOR_ROWS_GDP = 199, 1_024, 5_000
+# Up to so many rows they are permuted for the chances of HSIC and GDP; above, the limit of that law is drawn.
+_PERMUTATIONS, _CHANCE_ROWS, _CHANCE_ROWS_GDP = 199, 1_024, 5_000
 _COARSE = "The numbers of s reach too far for the grid of the sketch: {:,} stored rows were used."
 # Columns of the feature map in which errors of embeddings are drawn, and what share of the variance may enter
 # by its mean instead.
@@ -67,10 +67,10 @@ def confidence_interval(
     s: object = None,
     *,
     dependence: Dependence | None = None,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     n_draws: int = 999,
     random_state: object = None,
-    floor: bool = True,
+    chance: bool = True,
     sample_weight: object = None,
     groups: object = None,
 ) -> Interval:
@@ -84,11 +84,11 @@ def confidence_interval(
     dependence : HSIC, DistanceCovariance, GDP, EIPM or None, default=None
         None is normalised HSIC with the kernels' default scales. For a sketch HSIC with its kernels: an HSIC
         without kernels says here whether normalised, whether the root.
-    level : float, default=0.95
+    confidence_level : float, default=0.95
     n_draws : int, default=999
         Multiplier draws.
     random_state : None, int or generator, default=None
-    floor : bool, default=True
+    chance : bool, default=True
         Also give the mean and the quantile of the estimate over 199 permutations of s.
     sample_weight : array-like of shape (n,) or None, default=None
         The target is then that of the weighted law, such as that of a population from which rows were drawn
@@ -151,17 +151,17 @@ def confidence_interval(
     >>> from frhsic.dependence import GDP
     >>> rng = np.random.default_rng(0)
     >>> s, noise = rng.normal(size=(2, 500))
-    >>> interval = confidence_interval(s + noise, s, dependence=GDP(), random_state=0, floor=False)
+    >>> interval = confidence_interval(s + noise, s, dependence=GDP(), random_state=0, chance=False)
     >>> [round(end, 1) for end in (interval.low, interval.estimate, interval.high)]
     [0.7, 0.8, 1.0]
     """
-    check_level(level)
+    check_confidence_level(confidence_level)
     check_draws(n_draws)
     measure = HSIC(estimator="unbiased", normalized=True) if dependence is None else dependence
     if isinstance(z, HSICSketch):
         refuse_beside_a_sketch(s=s, sample_weight=sample_weight, groups=groups)
         if isinstance(measure, GDP):
-            return _sketched_gdp(z, measure, level, n_draws, to_generator(random_state), floor)
+            return _sketched_gdp(z, measure, confidence_level, n_draws, to_generator(random_state), chance)
         if not isinstance(measure, HSIC) or repr(
             measure._with(estimator="biased", normalized=False, root=False, block_size=None)
         ) != repr(HSIC()):
@@ -169,7 +169,7 @@ def confidence_interval(
                 "'dependence' must be an HSIC without kernels for a sketch, which has its own. "
                 f"Got {measure!r}. Leave it out, or take HSIC(normalized=False)."
             )
-        return sketched_interval(z, measure, level, n_draws, to_generator(random_state), floor)
+        return sketched_interval(z, measure, confidence_level, n_draws, to_generator(random_state), chance)
     check_aligned(z=z, s=s, sample_weight=sample_weight, groups=groups)
     x = to_matrix(z, name="z", min_rows=8)
     sensitive = to_sensitive(s, name="s", n_rows=len(x), rows_of="z", min_rows=8)
@@ -195,11 +195,11 @@ def confidence_interval(
             "row for each group."
         )
     if isinstance(measure, HSIC | DistanceCovariance):
-        return _kernel_interval(x, sensitive, measure, level, n_draws, generator, floor, w, codes)
+        return _kernel_interval(x, sensitive, measure, confidence_level, n_draws, generator, chance, w, codes)
     if isinstance(measure, GDP):
-        return _gdp_interval(x, sensitive, measure, level, n_draws, generator, floor, w, codes)
+        return _gdp_interval(x, sensitive, measure, confidence_level, n_draws, generator, chance, w, codes)
     if isinstance(measure, EIPM):
-        return _eipm_interval(x, sensitive, measure, level, n_draws, generator, floor, w)
+        return _eipm_interval(x, sensitive, measure, confidence_level, n_draws, generator, chance, w)
     raise TypeError(
         "'dependence' must be HSIC, DistanceCovariance, GDP or EIPM: no interval is derived for others. "
         f"Got {type(measure).__name__}. Take one of these four."
@@ -222,10 +222,10 @@ def _kernel_interval(
     z: Tensor,
     s: Sensitive,
     asked: HSIC | DistanceCovariance,
-    level: float,
+    confidence_level: float,
     n_draws: int,
     generator: torch.Generator,
-    floor: bool,
+    chance: bool,
     w: Tensor | None,
     groups: Tensor | None,
 ) -> Interval:
@@ -236,11 +236,11 @@ def _kernel_interval(
     size, se = found.size(measure.normalized), found.standard_error(measure.normalized)
     estimate, length = found.unbiased()[0] / size, found.length
     errors = found.errors(n_draws, generator)
-    radius, wide = (float(errors.quantile(q)) for q in (level, max(level, 0.95)))
+    radius, wide = (float(errors.quantile(q)) for q in (confidence_level, max(confidence_level, 0.95)))
     if estimate > 0.0 and length > _MARGIN * wide:
         method = "normal, on the root of the unbiased form"
         middle = math.sqrt(estimate)
-        upper = 0.5 + 0.5 * level
+        upper = 0.5 + 0.5 * confidence_level
         half = (
             float(ndtri(upper) if groups is None else stdtrit(found.units - 1, upper)) * se / (2.0 * middle)
         )
@@ -255,19 +255,20 @@ def _kernel_interval(
     fixed = measure.kernel_z.fixed and measure._kernel_s(s).fixed
     alone = w is None and groups is None
     if alone and fixed and all(is_standard(kernel) for kernel in (kernel_z, kernel_s)):
-        sure = population_bound(length**2, n, 1.0 - level, kernel_z.bound * kernel_s.bound)
+        sure = population_bound(length**2, n, 1.0 - confidence_level, kernel_z.bound * kernel_s.bound)
         notes.append(
-            f"At every n, HSIC (not normalised) is at most {number(sure)} with confidence {level:g}."
+            f"At every n, HSIC (not normalised) is at most {number(sure)} with confidence "
+            f"{confidence_level:g}."
         )
     mean, top = (None, None)
-    if floor:
+    if chance:
         bound = HSIC(kernel_z, kernel_s, estimator="unbiased")
-        if w is None and groups is None and n == len(z) <= _FLOOR_ROWS:
+        if w is None and groups is None and n == len(z) <= _CHANCE_ROWS:
             values = bound.permuted(z, s, random_orders(n, _PERMUTATIONS, generator))
         else:
             values = found.by_chance(_PERMUTATIONS, generator)
         values = signed_root(values / size) if measure.root else values / size
-        mean, top = float(values.mean()), float(values.quantile(level))
+        mean, top = float(values.mean()), float(values.quantile(confidence_level))
     if measure.root:
         low, estimate, high = (root_of(value) for value in (low, estimate, high))
     if low < 0.0:
@@ -276,14 +277,14 @@ def _kernel_interval(
         estimate=estimate,
         low=low,
         high=high,
-        level=level,
+        confidence_level=confidence_level,
         measure=kernel_words(asked),
         target="the population's value under these kernels, as fixed on this sample",
         method=method,
         attributes=s.names,
         n=found.units,
-        floor=mean,
-        floor_high=top,
+        chance=mean,
+        chance_high=top,
         notes=tuple(notes),
     )
 
@@ -305,10 +306,10 @@ def _gdp_interval(
     z: Tensor,
     s: Sensitive,
     measure: GDP,
-    level: float,
+    confidence_level: float,
     n_draws: int,
     generator: torch.Generator,
-    floor: bool,
+    chance: bool,
     w: Tensor | None,
     units: Tensor | None = None,
 ) -> Interval:
@@ -317,15 +318,22 @@ def _gdp_interval(
         measure = measure._with(_ranges=measure._ranges or ranges_of(s))
         z, s, w, units, notes = _some_rows(z, s, w, units, _MOST_ROWS_GDP, generator)
     measure, curve = gdp_curve(z, s, measure, generator, w, units)
-    low, high = gdp_limits(curve, 0.5 * (1.0 - level), n_draws, generator)
+    low, high = gdp_limits(curve, 0.5 * (1.0 - confidence_level), n_draws, generator)
     n = len(z) if units is None else len(units.unique())
     if units is not None:
         notes += (f"n counts groups, of {len(z):,} rows.",)
-    return _around_gdp(float(measure(z, s, w)), low, high, curve, level, s.names, n, floor, notes, generator)
+    return _around_gdp(
+        float(measure(z, s, w)), low, high, curve, confidence_level, s.names, n, chance, notes, generator
+    )
 
 
 def _sketched_gdp(
-    sketch: HSICSketch, measure: GDP, level: float, n_draws: int, generator: torch.Generator, floor: bool
+    sketch: HSICSketch,
+    measure: GDP,
+    confidence_level: float,
+    n_draws: int,
+    generator: torch.Generator,
+    chance: bool,
 ) -> Interval:
     _refuse_grid(measure)
     refuse_grouped(sketch, "GDP")
@@ -334,7 +342,7 @@ def _sketched_gdp(
         cells = cells_of_line(line, sketch.effective_rows)
         if is_coarse(line, cells):
             z, s, w = sketch.stored
-            found = _gdp_interval(z, s, measure, level, n_draws, generator, floor, w / w.sum())
+            found = _gdp_interval(z, s, measure, confidence_level, n_draws, generator, chance, w / w.sum())
             return replace(found, notes=(*found.notes, _COARSE.format(len(z))))
         f, groups = line_groups(line, line.s.kinds, cells)
         curve = Smoothed.of(f, groups, [1.0], cells=cells)
@@ -342,10 +350,10 @@ def _sketched_gdp(
         span = line.span if measure.range_s is None else measure.range_s
         f, groups = line_groups(line, line.s.kinds)
         curve = Smoothed.of(f, groups, bandwidths_of(line.s, measure.bandwidth_s, span, None))
-    low, high = gdp_limits(curve, 0.5 * (1.0 - level), n_draws, generator)
+    low, high = gdp_limits(curve, 0.5 * (1.0 - confidence_level), n_draws, generator)
     estimate = float(curve.mass @ _absolute(curve.gaps))
     n = sketch.n_rows
-    return _around_gdp(estimate, low, high, curve, level, line.s.names, n, floor, (), generator)
+    return _around_gdp(estimate, low, high, curve, confidence_level, line.s.names, n, chance, (), generator)
 
 
 def _around_gdp(
@@ -353,26 +361,26 @@ def _around_gdp(
     low: float,
     high: float,
     curve: Smoothed,
-    level: float,
+    confidence_level: float,
     names: tuple[str, ...],
     n: int,
-    floor: bool,
+    chance: bool,
     notes: tuple[str, ...],
     generator: torch.Generator,
 ) -> Interval:
-    mean, top = _gdp_floor(curve, level, generator) if floor else (None, None)
+    mean, top = _gdp_chance(curve, confidence_level, generator) if chance else (None, None)
     return Interval(
         estimate=estimate,
         low=min(low, estimate),
         high=max(high, estimate),
-        level=level,
+        confidence_level=confidence_level,
         measure="GDP",
         target=curve.target_of_gdp,
         method="Gaussian multiplier process of the curve",
         attributes=names,
         n=n,
-        floor=mean,
-        floor_high=top,
+        chance=mean,
+        chance_high=top,
         notes=(*notes, *curve.notes()),
     )
 
@@ -509,10 +517,10 @@ def _eipm_interval(
     z: Tensor,
     s: Sensitive,
     measure: EIPM,
-    level: float,
+    confidence_level: float,
     n_draws: int,
     generator: torch.Generator,
-    floor: bool,
+    chance: bool,
     w: Tensor | None,
 ) -> Interval:
     kernel = measure.kernel_z.bind(z, w)
@@ -523,30 +531,30 @@ def _eipm_interval(
     curve = Smoothed.of(G, gathered(s, row_weights(s, w), generator), bandwidths, missing)
     estimate = float(measure(z, s, w))
     if measure.root:
-        radius = float(_errors(curve, _norm, n_draws, generator).quantile(level))
+        radius = float(_errors(curve, _norm, n_draws, generator).quantile(confidence_level))
         low, high = max(0.0, estimate - radius), estimate + radius
     else:
         # The root of the mean square is itself a norm, over rows and features at once: the same argument on
         # that scale, and the sampling error of the mean square divided by the root.
         length = math.sqrt(max(estimate, 0.0))
-        radius = float(_errors(curve, _norm, n_draws, generator, square=True).quantile(level))
+        radius = float(_errors(curve, _norm, n_draws, generator, square=True).quantile(confidence_level))
         low, high = max(0.0, length - radius) ** 2, (length + radius) ** 2
     mean, top = (None, None)
-    if floor:
+    if chance:
         values = _eipm_permuted(s, measure, G, missing, random_orders(len(z), _PERMUTATIONS, generator), w)
-        mean, top = float(values.mean()), float(values.quantile(level))
+        mean, top = float(values.mean()), float(values.quantile(confidence_level))
     return Interval(
         estimate=estimate,
         low=low,
         high=high,
-        level=level,
+        confidence_level=confidence_level,
         measure="EIPM" if measure.root else "mean squared MMD along s",
         target=f"that of {curve.target}, under this kernel as fixed on this sample",
         method="Gaussian multiplier process of the embedding",
         attributes=s.names,
         n=len(z),
-        floor=mean,
-        floor_high=top,
+        chance=mean,
+        chance_high=top,
         notes=(*notes, *curve.notes()),
     )
 
@@ -611,7 +619,7 @@ def _features(kernel: Kernel, z: Tensor) -> tuple[Tensor, Tensor]:
     return G[:, ~small], missing + G[:, small].square().sum(dim=1)
 
 
-def _gdp_floor(curve: Smoothed, level: float, generator: torch.Generator) -> tuple[float, float]:
+def _gdp_chance(curve: Smoothed, confidence_level: float, generator: torch.Generator) -> tuple[float, float]:
     """Return mean and quantile of GDP over permutations: one product with the smoother.
 
     The sums over groups of w_i f_p(i), for a random order p, have the covariance of f times
@@ -625,7 +633,7 @@ def _gdp_floor(curve: Smoothed, level: float, generator: torch.Generator) -> tup
         root = roots(curve.covariance[1:, :, 1:].reshape(size, size))
         draws = torch.randn((_PERMUTATIONS, size), generator=generator, dtype=torch.float64) @ root
         sums = draws.reshape(_PERMUTATIONS, r, -1).permute(2, 0, 1)
-    elif n <= _FLOOR_ROWS_GDP and groups.counts is None:
+    elif n <= _CHANCE_ROWS_GDP and groups.counts is None:
         orders = random_orders(n, _PERMUTATIONS, generator)
         sums = torch.stack([groups.sums(groups.w[:, None] * f[order]) for order in orders], dim=1)
     else:
@@ -635,8 +643,8 @@ def _gdp_floor(curve: Smoothed, level: float, generator: torch.Generator) -> tup
         root = roots((counts[:, None] * around).mT @ around / (counts.sum() - 1.0))
         sums = groups.sums(groups.w.square()).sqrt()[:, None, None] * (noise @ root)  # (M, B, r)
     gaps = (curve.smoother @ sums.reshape(len(sums), -1)).reshape(sums.shape) - sums.sum(dim=0)
-    floor = curve.mass @ gaps.abs().mean(dim=-1) * groups.scale
-    return float(floor.mean()), float(floor.quantile(level))
+    chance = curve.mass @ gaps.abs().mean(dim=-1) * groups.scale
+    return float(chance.mean()), float(chance.quantile(confidence_level))
 
 
 def _eipm_permuted(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from frhsic.data import check_aligned, to_generator, to_groups, to_matrix, to_sensitive, to_weights
-from frhsic.inference._curve import check_draws, check_groups, check_level, middles
+from frhsic.inference._curve import check_confidence_level, check_draws, check_groups, middles
 from frhsic.inference._permutation import random_orders
 from frhsic.inference._process import Groups, effective_units, equal_mass, gathered
 from frhsic.inference._results import Profile
@@ -33,7 +33,7 @@ def localized_profile(
     z: object,
     s: object,
     *,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     bandwidth_s: float | None = None,
     n_points: int = 50,
     n_permutations: int = 199,
@@ -58,7 +58,7 @@ def localized_profile(
     z : array-like of shape (n,) or (n, d)
         Scores or a representation, of rows that were not used to train it.
     s : array-like of shape (n,) or (n, 1)
-    level : float, default=0.95
+    confidence_level : float, default=0.95
         Random pairings stay below ``chance`` everywhere at once with this probability.
     bandwidth_s : float or None, default=None
         A number takes a Gaussian window of this fraction of the *range* of s instead.
@@ -97,7 +97,7 @@ def localized_profile(
     >>> profile.points[np.argmax(profile.contrast)] > 50
     True
     """
-    check_level(level)
+    check_confidence_level(confidence_level)
     check_draws(n_permutations)
     if bandwidth_s is not None:
         check_bandwidth(bandwidth_s)
@@ -151,14 +151,14 @@ def localized_profile(
     else:
         root = groups_of_s.sums(groups_of_s.w.square()).sqrt()
         null = _limit(E * root, covariance, n_permutations, generator)
-    chance = _simultaneous(null, level)
+    chance = _simultaneous(null, confidence_level)
     gaussian = bandwidth_s is not None and sensitive.kinds == ("continuous",)
     return Profile(
         points=tuple(places.tolist()),
         contrast=tuple(contrast.tolist()),
         chance=tuple(chance.tolist()),
         mass=tuple(share.tolist()),
-        level=level,
+        confidence_level=confidence_level,
         bandwidth=float(bandwidths[0]) if gaussian else 0.0,
         attributes=sensitive.names,
         n=n if units is None else len(units.unique()),
@@ -215,9 +215,9 @@ def _limit(E: Tensor, covariance: Tensor, count: int, generator: torch.Generator
     return torch.stack([(E @ xi @ root).square().sum(dim=1).sqrt() for xi in noise])
 
 
-def _simultaneous(null: Tensor, level: float) -> Tensor:
-    """Return the limit that a share ``level`` of the draws ``(B, a)`` stays below at all points at once."""
+def _simultaneous(null: Tensor, confidence_level: float) -> Tensor:
+    """Return the limit below which so large a share of the draws ``(B, a)`` stays at all points at once."""
     mean, spread = null.mean(dim=0), null.std(dim=0).clamp_min(1e-300)
     largest = ((null - mean) / spread).amax(dim=1).sort().values
-    rank = min(len(largest), math.ceil(level * (len(largest) + 1)))
+    rank = min(len(largest), math.ceil(confidence_level * (len(largest) + 1)))
     return mean + largest[rank - 1] * spread

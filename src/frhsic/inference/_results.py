@@ -125,8 +125,8 @@ class EquivalenceResult(Result):
     pvalue : float
         Small when so little dependence is seldom seen at the tolerance: evidence that it is below.
     upper : float
-        The upper confidence limit at ``level``; below the tolerance exactly when pvalue < 1 - level.
-    level, measure, target, method, attributes, n
+        The upper confidence limit; below the tolerance exactly when pvalue < 1 - ``confidence_level``.
+    confidence_level, measure, target, method, attributes, n
         As in the other results.
     """
 
@@ -134,7 +134,7 @@ class EquivalenceResult(Result):
     tolerance: float
     pvalue: float
     upper: float
-    level: float
+    confidence_level: float
     measure: str
     target: str
     method: str
@@ -144,15 +144,17 @@ class EquivalenceResult(Result):
 
     @property
     def below(self) -> bool:
-        """Whether the dependence is shown to be below the tolerance, at 1 - level."""
-        return self.pvalue <= 1.0 - self.level
+        """Whether the dependence is shown to be below the tolerance, at 1 - confidence_level."""
+        return self.pvalue <= 1.0 - self.confidence_level
 
     def __str__(self) -> str:
         verdict = "is below" if self.below else "is not shown to be below"
         return (
             f"Dependence on {' and '.join(self.attributes)} {verdict} {number(self.tolerance)} at level "
-            f"{1.0 - self.level:.3g} (p = {number(self.pvalue)}): {self.measure} is {number(self.estimate)}, "
-            f"at most {number(self.upper)} with confidence {self.level:g} ({self.method}, n = {self.n:,}). "
+            f"{1.0 - self.confidence_level:.3g} (p = {number(self.pvalue)}): {self.measure} is "
+            f"{number(self.estimate)}, "
+            f"at most {number(self.upper)} with confidence {self.confidence_level:g} ({self.method}, "
+            f"n = {self.n:,}). "
             f"Target: {self.target}." + "".join(f" {note}" for note in self.notes)
         )
 
@@ -164,43 +166,44 @@ class Interval(Result):
     Attributes
     ----------
     estimate, low, high : float
-    level : float
+    confidence_level : float
         Its confidence.
     measure, method : str
     target : str
         What the interval is for: the true quantity, or that of a smoothed curve or fixed kernels.
     attributes : tuple of str
     n : int
-    floor : float or None
+    chance : float or None
         The mean of the estimate over permutations of s: what chance alone gives.
-    floor_high : float or None
-        Its quantile at ``level``.
+    chance_high : float or None
+        Its quantile at ``confidence_level``.
     notes : tuple of str
     """
 
     estimate: float
     low: float
     high: float
-    level: float
+    confidence_level: float
     measure: str
     target: str
     method: str
     attributes: tuple[str, ...]
     n: int
-    floor: float | None = None
-    floor_high: float | None = None
+    chance: float | None = None
+    chance_high: float | None = None
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         chance = (
             ""
-            if self.floor is None or self.floor_high is None
-            else f" Chance alone gives {number(self.floor)} on average, "
-            f"seldom above {number(self.floor_high)}."
+            if self.chance is None or self.chance_high is None
+            else f" Chance alone gives {number(self.chance)} on average, "
+            f"seldom above {number(self.chance_high)}."
         )
         return (
             f"{self.measure} on {' and '.join(self.attributes)} is {number(self.estimate)}, "
-            f"{percent(self.level)} interval [{number(self.low)}, {number(self.high)}] ({self.method}, "
+            f"{percent(self.confidence_level)} interval [{number(self.low)}, {number(self.high)}] "
+            f"({self.method}, "
             f"n = {self.n:,}).{chance} Target: {self.target}." + "".join(f" {note}" for note in self.notes)
         )
 
@@ -219,7 +222,7 @@ class Curve(Result):
         The share of rows that each point stands for; sums to one.
     overall : float
         The mean score.
-    level : float
+    confidence_level : float
     target : str
         What the band is about: the true curve and under which assumption, means within ranges, or a smoothed
         curve.
@@ -238,7 +241,7 @@ class Curve(Result):
     high: tuple[float, ...]
     mass: tuple[float, ...]
     overall: float
-    level: float
+    confidence_level: float
     target: str
     attributes: tuple[str, ...]
     n: int
@@ -262,7 +265,8 @@ class Curve(Result):
             else f"holds the overall mean {number(self.overall)} everywhere"
         )
         return (
-            f"The {percent(self.level)} simultaneous band of the mean score along {self.attributes[0]} "
+            f"The {percent(self.confidence_level)} simultaneous band of the mean score along "
+            f"{self.attributes[0]} "
             f"{where} (n = {self.n:,}). Target: {self.target}."
         )
 
@@ -284,10 +288,10 @@ class Profile(Result):
     contrast : tuple of float
         MMD between z near each point and z overall: zero exactly when the two laws agree.
     chance : tuple of float
-        What random pairings exceed *anywhere* along s with probability 1 - level.
+        What random pairings exceed *anywhere* along s with probability 1 - confidence_level.
     mass : tuple of float
         The share of rows that each point stands for; sums to one.
-    level : float
+    confidence_level : float
     bandwidth : float
         Of a Gaussian window along s; 0 for the values or ranges of s (see ``localized_profile``).
     attributes : tuple of str
@@ -298,7 +302,7 @@ class Profile(Result):
     contrast: tuple[float, ...]
     chance: tuple[float, ...]
     mass: tuple[float, ...]
-    level: float
+    confidence_level: float
     bandwidth: float
     attributes: tuple[str, ...]
     n: int
@@ -318,7 +322,8 @@ class Profile(Result):
             else "is nowhere further from that overall than by chance, which is no evidence of independence"
         )
         return (
-            f"The law of z along {self.attributes[0]} {where} (MMD, {percent(self.level)} for all points at "
+            f"The law of z along {self.attributes[0]} {where} (MMD, "
+            f"{percent(self.confidence_level)} for all points at "
             f"once, n = {self.n:,})."
         )
 
@@ -341,7 +346,7 @@ def number(x: float) -> str:
     return f"{x:.3g}"
 
 
-def percent(level: float) -> str:
+def percent(share: float) -> str:
     """Return a confidence in percent, such as 99.5%: that of many claims together is rarely whole.
 
     Examples
@@ -349,7 +354,7 @@ def percent(level: float) -> str:
     >>> percent(0.95), percent(1 - 0.05 / 30)
     ('95%', '99.83%')
     """
-    return f"{100.0 * level:.4g}%"
+    return f"{100.0 * share:.4g}%"
 
 
 def _brief(value: Any) -> str:

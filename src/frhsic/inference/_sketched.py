@@ -18,8 +18,8 @@ from frhsic.inference._pairings import LARGEST, Pairing, Side
 from frhsic.inference._permutation import MIN_LEVEL, Stratum, rank_pvalue, wild_values
 from frhsic.inference._results import Interval, TestResult, number
 from frhsic.numerics._numeric import signed_root
+from frhsic.numerics._products import hsic_of_sums
 from frhsic.sketching import HSICSketch
-from frhsic.sketching._maps import hsic_of_sums
 
 # Zero must lie beyond so many times the quantile of the error before Student's law is used, as for rows.
 _MARGIN = 1.5
@@ -226,11 +226,11 @@ def block_debiased(biased: float, gram: Tensor, q: float) -> float:
 def _labelled(sketch: HSICSketch, given: object) -> list[HSICSketch]:
     """Return the sketches of labels with enough rows to be tested."""
     labels = list(given) if isinstance(given, list | tuple) else [given]
-    unknown = [label for label in labels if label not in sketch.levels]
+    unknown = [label for label in labels if label not in sketch.labels]
     if unknown or not labels:
         raise ValueError(
-            f"'given' must be labels of the sketch: {list(sketch.levels)[:5]}. "
-            f"Got {unknown[0] if unknown else 'none'!r}. Pass sketch.levels to test within all of them."
+            f"'given' must be labels of the sketch: {list(sketch.labels)[:5]}. "
+            f"Got {unknown[0] if unknown else 'none'!r}. Pass sketch.labels to test within all of them."
         )
     parts = [sketch.at(cast(Label, label)) for label in labels]
     enough = [part for part in parts if part.effective_rows >= MIN_LEVEL]
@@ -244,7 +244,12 @@ def _labelled(sketch: HSICSketch, given: object) -> list[HSICSketch]:
 
 
 def sketched_interval(
-    sketch: HSICSketch, measure: HSIC, level: float, n_draws: int, generator: torch.Generator, floor: bool
+    sketch: HSICSketch,
+    measure: HSIC,
+    confidence_level: float,
+    n_draws: int,
+    generator: torch.Generator,
+    chance: bool,
 ) -> Interval:
     """Return the interval for HSIC of the kernels of a sketch.
 
@@ -278,7 +283,7 @@ def sketched_interval(
     without = [sketch.without(group).value(normalized=normalized) for group in range(sketch.n_groups)]
     estimate = plain / size - error.error
     se = math.hypot(jackknife_error(plain / size, without, shares), error.standard_error)
-    t = float(stdtrit(sketch.n_groups - 1, 0.5 + 0.5 * level))
+    t = float(stdtrit(sketch.n_groups - 1, 0.5 + 0.5 * confidence_level))
     # Squared lengths of C^ - C, of mean one and then of the mean that the two forms of HSIC differ by.
     errors = 1.0 + by_chance(lam / lam.sum(), mu / mu.sum(), n_draws, generator)
     errors = (errors.clamp_min(0.0) * spread).sqrt()
@@ -286,7 +291,10 @@ def sketched_interval(
         freedom = sketch.n_groups - 1
         chi = torch.randn((n_draws, freedom), generator=generator, dtype=torch.float64).square().mean(dim=1)
         errors = errors / chi.sqrt()
-    length, radius, wide = math.sqrt(biased), *(float(errors.quantile(q)) for q in (level, max(level, 0.95)))
+    length, radius, wide = (
+        math.sqrt(biased),
+        *(float(errors.quantile(q)) for q in (confidence_level, max(confidence_level, 0.95))),
+    )
     if estimate > 0.0 and length > _MARGIN * wide:
         method = f"jackknife over {sketch.n_groups} groups of rows, on the root of the unbiased form"
         middle = math.sqrt(estimate)
@@ -300,12 +308,12 @@ def sketched_interval(
         high = min(high, 1.0)
     low, high = min(low, estimate), max(high, estimate)
     mean = top = None
-    if floor:
+    if chance:
         values = by_chance(lam, mu, _DRAWS, generator) / (sketch.effective_rows * size)
         if sketch.grouped:  # as much more as groups differ more than rows would
             values *= spread * sketch.effective_rows / float(lam.sum() * mu.sum())
         values = signed_root(values) if measure.root else values
-        mean, top = float(values.mean()), float(values.quantile(level))
+        mean, top = float(values.mean()), float(values.quantile(confidence_level))
     notes = [
         f"The features are off by {number(error.error)} on {error.rows:,} stored rows (standard error "
         f"{number(error.standard_error)}): this is taken off the estimate, and its error is in the interval."
@@ -319,14 +327,14 @@ def sketched_interval(
         estimate=estimate,
         low=low,
         high=high,
-        level=level,
+        confidence_level=confidence_level,
         measure=f"root of {name}" if measure.root else name,
         target="the population's value under the kernels of the sketch",
         method=method,
         attributes=state.plan.names,
         n=sketch.n_rows,
-        floor=mean,
-        floor_high=top,
+        chance=mean,
+        chance_high=top,
         notes=tuple(notes),
     )
 

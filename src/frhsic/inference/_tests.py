@@ -16,7 +16,7 @@ from frhsic.data import (
     Sensitive,
     check_aligned,
     check_kept,
-    levels,
+    split_labels,
     to_generator,
     to_groups,
     to_matrix,
@@ -96,7 +96,7 @@ def independence_test(
         biased form without normalisation; so is the wild bootstrap.
     given : array of labels, optional
         Test independence within each level (equalized odds): rows are exchanged within levels only. Of a
-        sketch by labels those to test within: ``sketch.levels`` for all.
+        sketch by labels those to test within: ``sketch.labels`` for all.
     n_permutations : int, default=999
     random_state : int, generator or None
     sample_weight : array of shape (n,), optional
@@ -418,7 +418,7 @@ def _reason_against_permuting(strata: Sequence[Stratum], of_s: bool) -> str | No
 
 def parts_of(given: object, present: Tensor, rows_of: str) -> tuple[list[Tensor], int]:
     """Return the rows present in each level of ``given`` that has enough of them, and how many have not."""
-    split = levels(given, name="given")
+    split = split_labels(given, name="given")
     n = sum(len(level.rows) for level in split.kept)
     if n != len(present):
         raise ValueError(

@@ -7,8 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from frhsic.data import Sensitive
-from frhsic.dependence._base import refuse_not_finite
+from frhsic.data import Sensitive, refuse_not_finite
 
 Binning = Literal["quantile", "width"]
 

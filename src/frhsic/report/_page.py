@@ -264,8 +264,8 @@ def _of_interval(
     label: str = "",
 ) -> _Row:
     chance = ""
-    if interval.floor is not None and interval.floor_high is not None:
-        chance = _chance(interval.floor, interval.floor_high)
+    if interval.chance is not None and interval.chance_high is not None:
+        chance = _chance(interval.chance, interval.chance_high)
     return _Row(
         meaning,
         _worded(meaning, found, audit, label),
@@ -306,7 +306,7 @@ def _of_measured(meaning: Meaning, measured: Measured, found: Attribute, audit: 
         _worded(meaning, found, audit),
         digits(measured.value),
         "–",
-        _chance(measured.floor, measured.floor_high),
+        _chance(measured.chance, measured.chance_high),
         notes=(f"On {measured.n:,} rows.",),
     )
 
@@ -318,7 +318,7 @@ def _outcome_rows(outcome: Outcome, found: Attribute, audit: Audit) -> Iterator[
         yield _Row(
             meaning, _worded(meaning, found, audit), said, wide=behind, notes=outcome.equalized_odds.notes
         )
-    for given in outcome.levels:
+    for given in outcome.labels:
         meaning = _words.GIVEN
         if given.label == outcome.equal_opportunity:
             meaning = meaning._replace(title=f"{meaning.title} (equal opportunity)")
@@ -335,7 +335,7 @@ def _outcome_rows(outcome: Outcome, found: Attribute, audit: Audit) -> Iterator[
 
 def _overview(found: Attribute, audit: Audit) -> dict[str, str]:
     measured = found.normalized_hsic if found.gdp is None else found.gdp
-    low, high = measured.floor, measured.floor_high
+    low, high = measured.chance, measured.chance_high
     return {
         "name": found.name,
         "p": f"{found.test.reported:.3g}",
@@ -458,14 +458,15 @@ def _curve_figure(
             title=title,
             description=(
                 f"The {ylabel} goes from {digits(curve.mean[low])} {where[0]} to {digits(curve.mean[high])} "
-                f"{where[1]}; overall it is {digits(curve.overall)}. The {percent(curve.level)} band "
+                f"{where[1]}; overall it is {digits(curve.overall)}. The "
+                f"{percent(curve.confidence_level)} band "
                 f"leaves the overall mean at {outside} of {len(rows)} points."
             ),
             size=_size(column, len(rows)),
         ),
         f"{title}. "
         + ("The bars hold all points at once" if categorical else "The band holds the whole curve")
-        + f" with {percent(curve.level)} confidence ({curve.target}). "
+        + f" with {percent(curve.confidence_level)} confidence ({curve.target}). "
         + (
             f"The summary says where it is shown to leave {line}."
             if claimed
@@ -502,7 +503,7 @@ def _profile_figure(profile: Profile, column: Column, key: str, claimed: bool) -
             size=_size(column, len(rows)),
         ),
         f"{title}: the rows at each value against all rows, spread and shape included. Random pairings "
-        f"exceed the {limit} anywhere in {percent(1.0 - profile.level)} of samples. "
+        f"exceed the {limit} anywhere in {percent(1.0 - profile.confidence_level)} of samples. "
         + ("It is shown to differ where it does." if claimed else "That it differs anywhere is not shown.")
         + left_out,
     )
@@ -512,8 +513,8 @@ def _outcome_figures(outcome: Outcome, column: Column, key: str, audit: Audit) -
     if _untold(column):
         return
     s = shown(column.name)
-    for place, given in enumerate(outcome.levels):
-        if given.curve is not None and len(outcome.levels) <= 3:
+    for place, given in enumerate(outcome.labels):
+        if given.curve is not None and len(outcome.labels) <= 3:
             title = f"Mean score along {s} where the outcome is {shown(given.label, 30)}"
             claimed = _claimed(audit, "within outcomes", column, ("above", "below"), given.label)
             yield _curve_figure(given.curve, column, f"{key}-given{place}", title, "mean score", claimed)

@@ -51,7 +51,7 @@ def plot_curve(
     'age'
     """
     ax = _axes(ax)
-    band = f"{percent(curve.level)} band, whole curve"
+    band = f"{percent(curve.confidence_level)} band, whole curve"
     name = shown(curve.attributes[0])
     points, mean, low, high, mass = _ordered(curve.points, curve.mean, curve.low, curve.high, curve.mass)
     if labels:
@@ -64,7 +64,7 @@ def plot_curve(
             fmt="o",
             color=MAIN,
             capsize=3,
-            label=f"{percent(curve.level)} band, all at once",
+            label=f"{percent(curve.confidence_level)} band, all at once",
         )
         _label_rows(ax, points, mass, labels, name)
         ax.set_xlabel(_plain(ylabel))
@@ -103,7 +103,7 @@ def plot_profile(profile: Profile, *, labels: Sequence[str] = (), ax: Axes | Non
     name = shown(profile.attributes[0])
     points, contrast, chance, mass = _ordered(profile.points, profile.contrast, profile.chance, profile.mass)
     above = contrast > chance
-    limit = f"limit of chance ({percent(profile.level)})"
+    limit = f"limit of chance ({percent(profile.confidence_level)})"
     what = "difference of distributions (MMD)"
     if labels:
         rows = np.arange(len(points))
@@ -407,11 +407,11 @@ def plot_transfer(
         [max(gdp.estimate - gdp.low, 0.0) for gdp in found],
         [max(gdp.high - gdp.estimate, 0.0) for gdp in found],
     ]
-    interval = f"{found[0].level:.0%} interval"
+    interval = f"{found[0].confidence_level:.0%} interval"
     ax.errorbar(x, y, xerr=errors, fmt="o", color=MAIN, capsize=3, label=interval)
-    floors = [(gdp.floor, at) for gdp, at in zip(found, y, strict=True) if gdp.floor is not None]
-    if floors:
-        x_chance, y_chance = zip(*floors, strict=True)
+    chances = [(gdp.chance, at) for gdp, at in zip(found, y, strict=True) if gdp.chance is not None]
+    if chances:
+        x_chance, y_chance = zip(*chances, strict=True)
         ax.scatter(x_chance, y_chance, marker="|", s=90, color=CHANCE, label="by chance, on average")
     for head, at, value in zip(heads, x, y, strict=True):
         ax.annotate(

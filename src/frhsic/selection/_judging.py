@@ -106,7 +106,7 @@ class Judge:
             one = (
                 main[-1]
                 if strict == LEVEL
-                else self._interval(view, part, self.measure, held.w, level=strict)
+                else self._interval(view, part, self.measure, held.w, confidence_level=strict)
             )
             lower.append(one.low)
         test = self._tested(view, held) if self.test else None
@@ -137,20 +137,20 @@ class Judge:
         w: Tensor | None,
         *,
         n_draws: int = 999,
-        level: float = LEVEL,
+        confidence_level: float = LEVEL,
     ) -> Interval:
         """Return the confidence interval; of a constant, which depends on nothing, zero."""
         if _is_constant(z):
             name = type(measure).__name__
-            return Interval(0.0, 0.0, 0.0, level, name, "these rows", "constant", s.names, len(z))
+            return Interval(0.0, 0.0, 0.0, confidence_level, name, "these rows", "constant", s.names, len(z))
         return confidence_interval(
             z,
             s,
             dependence=measure,
-            level=level,
+            confidence_level=confidence_level,
             n_draws=n_draws,
             random_state=self.seed,
-            floor=False,
+            chance=False,
             sample_weight=w,
         )
 
@@ -165,7 +165,7 @@ class Judge:
             hsic = float(_WHITENED(z[rows], s[rows]))
         else:
             hsic = self._interval(z[rows], s[rows], _WHITENED, w[rows]).estimate
-        read = represented(z, s, None, w, labels=False, level=LEVEL, measure=GDP(), seed=self.seed)
+        read = represented(z, s, None, w, labels=False, confidence_level=LEVEL, measure=GDP(), seed=self.seed)
         (recovered,) = read.recovered
         return [("hsic_z", hsic), ("r2_ridge", recovered.linear), ("r2_boosted", recovered.boosted)]
 
@@ -184,7 +184,7 @@ class Judge:
                 part,
                 tolerance=self.tolerance,
                 dependence=self.measure,
-                level=LEVEL,
+                confidence_level=LEVEL,
                 n_draws=n_draws,
                 random_state=self.seed,
             )

@@ -33,7 +33,7 @@ class Point(Result):
         A test whose null hypothesis is a dependence of at least the tolerance.
     lower : float or None
         The lower confidence limit of the dependence. Of several columns the greatest of their limits, each
-        at a confidence of 1 - (1 - level) / columns, so that it is one of the greatest dependence.
+        at a confidence of 1 - (1 - confidence_level) / columns, so that it is one of the greatest dependence.
     budget : float or None
         The share of the unconstrained model's dependence that it was allowed in training.
 

@@ -1,4 +1,4 @@
-"""Kernels as inner products of features: HSIC as a penalty in linear time, and as sums over any number of rows."""
+"""Kernels as inner products of features: HSIC in linear time, and as sums over any number of rows."""
 
 from frhsic.sketching._sketch import FeatureHSIC, HSICSketch
 

@@ -20,7 +20,7 @@ from frhsic.data import (
     Label,
     Sensitive,
     check_aligned,
-    levels,
+    split_labels,
     to_matrix,
     to_sensitive,
     to_vector,
@@ -33,6 +33,7 @@ from frhsic.kernels import Gaussian, Kernel, default_kernel
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._centering import Estimator, check_estimator, refuse_few_rows
 from frhsic.numerics._numeric import signed_root
+from frhsic.numerics._products import Rows, feature_rows, hsic_of_sums, normalized_hsic, pair_rows
 from frhsic.sketching._bytes import (
     describe_kernel,
     fingerprint,
@@ -44,14 +45,9 @@ from frhsic.sketching._bytes import (
     write_state,
 )
 from frhsic.sketching._maps import (
-    Rows,
     check_kernel,
     delta_columns,
     feature_map,
-    feature_rows,
-    hsic_of_sums,
-    normalized_hsic,
-    pair_rows,
 )
 from frhsic.sketching._state import MOST_SUMS, Moments, Plan, State, by_place
 
@@ -239,11 +235,13 @@ class FeatureError:
         """The estimated error; what is left of it after subtraction has ``standard_error``."""
         return self.features - self.exact
 
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
+    def interval(self, confidence_level: float = 0.95) -> tuple[float, float]:
         """Return limits for the error on all rows, for large numbers of stored rows."""
-        if not 0 < level < 1:
-            raise ValueError(f"'level' must lie between 0 and 1. Got {level}. Leave it out for 0.95.")
-        reach = float(ndtri(0.5 + 0.5 * level)) * self.standard_error
+        if not 0 < confidence_level < 1:
+            raise ValueError(
+                f"'confidence_level' must lie between 0 and 1. Got {confidence_level}. Leave it out for 0.95."
+            )
+        reach = float(ndtri(0.5 + 0.5 * confidence_level)) * self.standard_error
         return self.error - reach, self.error + reach
 
     def __str__(self) -> str:
@@ -447,7 +445,7 @@ class HSICSketch:
             Always the same columns; categories may be new.
         weights : array of shape (n,), optional
         given : array of labels, optional
-            Keep the rows of each label apart: see :attr:`levels` and :meth:`at`.
+            Keep the rows of each label apart: see :attr:`labels` and :meth:`at`.
         ids : array of integers of shape (n,), optional
             What tells rows apart, such as the number of a contract. The stored rows and the groups are drawn
             by these, so they are the same in whichever order and parts the rows come. None counts the rows of
@@ -477,7 +475,7 @@ class HSICSketch:
                 f"Got {'some after rows without' if units is not None else 'none after rows with groups'}. "
                 "Make two sketches."
             )
-        labels = None if given is None else levels(given, name="given", n_rows=n, rows_of="z").kept
+        labels = None if given is None else split_labels(given, name="given", n_rows=n, rows_of="z").kept
         rows = self._planned(x, rows)
         if self._states and (None in self._states) == (given is not None):
             raise ValueError(
@@ -651,19 +649,19 @@ class HSICSketch:
         return float(first[0, 0].square() / second[0, 0])
 
     @property
-    def levels(self) -> tuple[Label, ...]:
+    def labels(self) -> tuple[Label, ...]:
         """The labels of ``given``, in order; none without it."""
         labels = [label for label in self._states if label is not None]
         return tuple(sorted(labels, key=lambda label: (isinstance(label, str), label)))
 
-    def at(self, level: Label) -> HSICSketch:
+    def at(self, label: Label) -> HSICSketch:
         """Return the sketch of the rows of one label of ``given``."""
-        if level not in self.levels:
+        if label not in self.labels:
             raise ValueError(
-                f"'level' must be one of {list(self.levels)[:5]}. Got {level!r}. "
+                f"'label' must be one of {list(self.labels)[:5]}. Got {label!r}. "
                 "Pass 'given' to update, and a label that occurred."
             )
-        return self._of(self._states[level].copy())
+        return self._of(self._states[label].copy())
 
     def without(self, group: int) -> HSICSketch:
         """Return the sketch without the rows of a group: the delete-a-group jackknife takes each in turn.
@@ -694,7 +692,7 @@ class HSICSketch:
             raise ValueError("'update' must have brought rows before a sketch is read. Got none. Add rows.")
         if len(self._states) == 1:
             return next(iter(self._states.values()))
-        first, *others = (self._states[label] for label in self.levels)
+        first, *others = (self._states[label] for label in self.labels)
         return reduce(_merged, others, first)
 
     @property
@@ -848,7 +846,7 @@ class HSICSketch:
         """Return the sketch as a safetensors file: some megabytes, the same for the same sums."""
         tensors: dict[str, Tensor] = {}
         states = []
-        for place, label in enumerate(self.levels or self._states):
+        for place, label in enumerate(self.labels or self._states):
             own, document = write_state(self._states[label])
             tensors |= {f"{place}.{name}": x for name, x in own.items()}
             states.append({"label": label, **document})
