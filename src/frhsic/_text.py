@@ -1,4 +1,4 @@
-"""What users typed, made fit to be shown: no control characters, no endless words."""
+"""Text for people: names that users typed, without control characters and of bounded length; numbers."""
 
 from __future__ import annotations
 
@@ -35,3 +35,19 @@ def _visible(character: str) -> bool:
     if character in "\n\t":
         return True
     return character not in _DIRECTIONS and unicodedata.category(character) not in ("Cc", "Cs", "Cn")
+
+
+def number(x: float) -> str:
+    """Return a number with three digits, as one would say it."""
+    return f"{x:.3g}"
+
+
+def percent(share: float) -> str:
+    """Return a confidence in percent, such as 99.5%: that of many claims together is rarely whole.
+
+    Examples
+    --------
+    >>> percent(0.95), percent(1 - 0.05 / 30)
+    ('95%', '99.83%')
+    """
+    return f"{100.0 * share:.4g}%"

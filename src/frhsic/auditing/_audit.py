@@ -8,6 +8,7 @@ from importlib.metadata import version
 import torch
 from torch import Tensor
 
+from frhsic._checks import check_confidence_level
 from frhsic._progress import Progress
 from frhsic.auditing._claims import Evidence, Shares, adjust, claims_of, rejects, signed_about_zero
 from frhsic.auditing._parts import (
@@ -41,7 +42,6 @@ from frhsic.data import (
 )
 from frhsic.dependence import GDP, HSIC
 from frhsic.inference import TestResult
-from frhsic.inference._curve import check_confidence_level
 from frhsic.inference._sketched import refuse_beside_a_sketch
 from frhsic.sketching import HSICSketch
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import torch
 
+from frhsic._checks import check_confidence_level
 from frhsic._progress import Progress
 from frhsic.auditing._claims import Evidence, Shares, Signed, adjust, claims_of, draws_for, signed
 from frhsic.auditing._parts import (
@@ -33,7 +34,6 @@ from frhsic.inference import (
     confidence_interval,
     independence_test,
 )
-from frhsic.inference._curve import check_confidence_level
 from frhsic.sketching import HSICSketch
 from frhsic.sketching._sketch import Law
 

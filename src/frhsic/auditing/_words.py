@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from frhsic.inference._results import Curve, Interval, TestResult, number, percent
+from frhsic._text import number, percent
+from frhsic.inference._results import Curve, Interval, TestResult
 
 if TYPE_CHECKING:
     from frhsic.auditing._results import Attribute, Audit, Claim, Column, Outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from frhsic._checks import check_confidence_level, check_draws
 from frhsic.data import (
     Sensitive,
     check_aligned,
@@ -285,18 +286,6 @@ def gdp_from_band(curve: Curve) -> tuple[float, float]:
         low += mass * max(0.0, below - overall, overall - above)
         high += mass * max(abs(below - overall), abs(above - overall))
     return low, high
-
-
-def check_confidence_level(confidence_level: float) -> None:
-    """Refuse a confidence that is none."""
-    if not 0.0 < confidence_level < 1.0:
-        raise ValueError(f"'confidence_level' must lie between 0 and 1. Got {confidence_level}. Take 0.95.")
-
-
-def check_draws(n_draws: int) -> None:
-    """Refuse too few multiplier draws for a quantile."""
-    if n_draws < 19:
-        raise ValueError(f"'n_draws' must be at least 19. Got {n_draws}. Take 999.")
 
 
 def check_groups(groups: Tensor | None) -> None:

@@ -9,9 +9,10 @@ import torch
 from scipy.special import ndtr, stdtr
 from torch import Tensor
 
+from frhsic._checks import check_confidence_level
 from frhsic.data import Sensitive, check_aligned, to_generator, to_groups, to_matrix, to_sensitive
 from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance
-from frhsic.inference._curve import check_confidence_level, check_groups
+from frhsic.inference._curve import check_groups
 from frhsic.inference._embedding import as_hsic, embedding
 from frhsic.inference._intervals import (
     gdp_curve,

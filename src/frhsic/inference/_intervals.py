@@ -10,6 +10,8 @@ import torch
 from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
+from frhsic._checks import check_confidence_level, check_draws
+from frhsic._text import number
 from frhsic.data import (
     Sensitive,
     check_aligned,
@@ -20,7 +22,7 @@ from frhsic.data import (
     to_weights,
 )
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance
-from frhsic.inference._curve import check_confidence_level, check_draws, check_groups
+from frhsic.inference._curve import check_groups
 from frhsic.inference._embedding import Embedding, as_hsic, embedding, principal
 from frhsic.inference._permutation import random_orders
 from frhsic.inference._process import (
@@ -33,7 +35,7 @@ from frhsic.inference._process import (
     line_groups,
     roots,
 )
-from frhsic.inference._results import Interval, number
+from frhsic.inference._results import Interval
 from frhsic.inference._sketched import refuse_beside_a_sketch, refuse_grouped, sketched_interval
 from frhsic.inference.bounds._certificate import population_bound
 from frhsic.inference.bounds._complexity import is_standard

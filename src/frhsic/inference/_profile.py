@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from frhsic._checks import check_confidence_level, check_draws
 from frhsic.data import check_aligned, to_generator, to_groups, to_matrix, to_sensitive, to_weights
-from frhsic.inference._curve import check_confidence_level, check_draws, check_groups, middles
+from frhsic.inference._curve import check_groups, middles
 from frhsic.inference._permutation import random_orders
 from frhsic.inference._process import Groups, effective_units, equal_mass, gathered
 from frhsic.inference._results import Profile

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from frhsic._text import number, percent
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -335,26 +337,10 @@ class Profile(Result):
 
 
 def frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
-    """Return rows as a pandas frame; the only place of this room that imports pandas."""
+    """Return rows as a pandas frame; the only place in inference that imports pandas."""
     import pandas as pd
 
     return pd.DataFrame(list(rows))
-
-
-def number(x: float) -> str:
-    """Return a number with three digits, as one would say it."""
-    return f"{x:.3g}"
-
-
-def percent(share: float) -> str:
-    """Return a confidence in percent, such as 99.5%: that of many claims together is rarely whole.
-
-    Examples
-    --------
-    >>> percent(0.95), percent(1 - 0.05 / 30)
-    ('95%', '99.83%')
-    """
-    return f"{100.0 * share:.4g}%"
 
 
 def _brief(value: Any) -> str:

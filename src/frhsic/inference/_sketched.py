@@ -11,12 +11,13 @@ from scipy import stats
 from scipy.special import stdtrit
 from torch import Tensor
 
+from frhsic._text import number
 from frhsic.data import Label, check_kept
 from frhsic.dependence import HSIC
 from frhsic.inference._embedding import by_chance
 from frhsic.inference._pairings import LARGEST, Pairing, Side
 from frhsic.inference._permutation import MIN_LEVEL, Stratum, rank_pvalue, wild_values
-from frhsic.inference._results import Interval, TestResult, number
+from frhsic.inference._results import Interval, TestResult
 from frhsic.numerics._numeric import signed_root
 from frhsic.numerics._products import hsic_of_sums
 from frhsic.sketching import HSICSketch

@@ -16,10 +16,9 @@ from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 
 from frhsic._files import replacing
-from frhsic._text import clean, is_right_to_left, shown
+from frhsic._text import clean, is_right_to_left, percent, shown
 from frhsic.auditing import Attribute, Audit, Column, Measured, Outcome, Representation
 from frhsic.inference import Curve, Interval, Profile
-from frhsic.inference._results import percent
 from frhsic.inference.bounds import Certificate
 from frhsic.report import _words
 from frhsic.report._plots import plot_bounds, plot_curve, plot_null, plot_profile, plot_transfer

@@ -14,10 +14,9 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from frhsic._text import shown
+from frhsic._text import percent, shown
 from frhsic.auditing import Representation
 from frhsic.inference import Curve, Profile, TestResult
-from frhsic.inference._results import percent
 from frhsic.inference.bounds import Certificate
 from frhsic.selection import Point, pareto_front
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frhsic.inference._results import EquivalenceResult, Result, TestResult, number
+from frhsic._text import number
+from frhsic.inference._results import EquivalenceResult, Result, TestResult
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from frhsic._text import number
 from frhsic.data import to_generator
 from frhsic.dependence import HSIC
 from frhsic.inference._embedding import embedding
 from frhsic.inference._permutation import Stratum, moments
-from frhsic.inference._results import Kind, Result, frame, number
+from frhsic.inference._results import Kind, Result, frame
 from frhsic.inference.bounds._complexity import TrainedOn, is_standard, lipschitz, uniform_bound
 from frhsic.inference.bounds._worst_case import (
     MOST_ROWS,
