@@ -1,125 +1,89 @@
 """``python -m benchmarks <name>``."""
 
 import argparse
-from collections.abc import Callable
+import sys
+from importlib import import_module
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any
 
-from benchmarks import (
-    adult,
-    baselines,
-    bounds,
-    budgets,
-    calibration,
-    claims,
-    collapse,
-    convergence,
-    coverage,
-    curves,
-    distributed,
-    faults,
-    heads,
-    highdim,
-    levels,
-    micro,
-    national,
-    opportunity,
-    path,
-    peers,
-    postgres,
-    rounding,
-    runtime,
-    scale,
-    scaling,
-    seeds,
-    selection,
-    several,
-    sketch,
-    streaming,
-    sweep,
-    synthetic,
-)
-from benchmarks.reproduction import contents, page
-
-
-class Command(NamedTuple):
-    """A name of the command line."""
-
-    help: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], None]
-
-
-def _of(module: ModuleType) -> Command:
-    return Command((module.__doc__ or "").partition("\n")[0], module.add_arguments, module.run)
-
-
-# The experiments of the paper, in the order in which they need each other, and how they are shown.
+# A command is a module with ``add_arguments`` and ``run``, or an object with both after a colon.
+# The experiments of the paper, in the order in which they need each other.
 PAPER = {
-    "run": _of(sweep),
-    "heads": _of(heads),
-    "synthetic": _of(synthetic),
-    "rounding": _of(rounding),
-    "seeds": _of(seeds),
-    "scaling": _of(scaling),
-    "several": _of(several),
-    "opportunity": _of(opportunity),
-    "bounds": _of(bounds),
-    "selection": _of(selection),
-    "convergence": _of(convergence),
-    "runtime": _of(runtime),
-    "highdim": _of(highdim),
-}
-SHOWN = {
-    "table": Command("Print tables of the reproduction.", contents.add_table, contents.print_tables),
-    "figure": Command("Draw figures of the reproduction.", contents.add_figure, contents.draw_figures),
-    "page": Command("Draw every figure and write docs/reproduction.md.", page.add_arguments, page.run),
+    "run": "paper.sweep",
+    "heads": "paper.heads",
+    "synthetic": "paper.synthetic",
+    "rounding": "paper.rounding",
+    "seeds": "paper.seeds",
+    "scaling": "paper.scaling",
+    "several": "paper.several",
+    "opportunity": "paper.opportunity",
+    "bounds": "paper.bounds",
+    "selection": "paper.selection",
+    "convergence": "statistics.convergence",
+    "runtime": "speed.runtime",
+    "highdim": "speed.highdim",
 }
 OTHERS = {
-    module.__name__.rpartition(".")[2]: _of(module)
-    for module in (
-        micro,
-        adult,
-        collapse,
-        calibration,
-        claims,
-        coverage,
-        curves,
-        levels,
-        peers,
-        budgets,
-        path,
-        baselines,
-        postgres,
-        sketch,
-        scale,
-        faults,
-        national,
-        distributed,
-        streaming,
-    )
+    "table": "paper.reproduction.contents:TABLE",
+    "figure": "paper.reproduction.contents:FIGURE",
+    "page": "paper.reproduction.page",
+    "micro": "speed.micro",
+    "adult": "paper.adult",
+    "collapse": "paper.collapse",
+    "calibration": "statistics.calibration",
+    "claims": "statistics.claims",
+    "coverage": "statistics.coverage",
+    "curves": "statistics.curves",
+    "levels": "statistics.levels",
+    "peers": "statistics.peers",
+    "budgets": "paper.budgets",
+    "path": "speed.path",
+    "baselines": "paper.baselines",
+    "postgres": "scale.postgres",
+    "sketch": "statistics.sketch",
+    "scale": "scale.sketching",
+    "faults": "scale.faults",
+    "national": "scale.national",
+    "distributed": "scale.distributed",
+    "streaming": "scale.streaming",
 }
 
 
 def main() -> None:
     """Run one benchmark and write its results beside this package."""
+    commands = PAPER | OTHERS
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, command in (PAPER | SHOWN | OTHERS).items():
-        one = commands.add_parser(name, help=command.help)
+    subparsers = parser.add_subparsers(dest="command", required=True)
+    everything = "Run every experiment of the paper, what is there left as it is; then the page."
+    subparsers.add_parser("all", help=everything)
+    chosen = sys.argv[1] if len(sys.argv) > 1 else ""
+    if chosen == "all":
+        names: tuple[str, ...] = (*PAPER, "page")
+    else:
+        names = (chosen,) if chosen in commands else tuple(commands)  # one is loaded without the others
+    for name in names:
+        command = _load(commands[name])
+        one = subparsers.add_parser(name, help=_title(command))
         command.add_arguments(one)
         one.set_defaults(run=command.run)
-    everything = "Run every experiment of the paper, what is there left as it is; then the page."
-    commands.add_parser("all", help=everything).set_defaults(run=lambda _: _all(parser))
     arguments = parser.parse_args()
-    arguments.run(arguments)
-
-
-def _all(parser: argparse.ArgumentParser) -> None:
-    for name in (*PAPER, "page"):
+    if arguments.command != "all":
+        arguments.run(arguments)
+        return
+    for name in names:
         print(f"== {name}", flush=True)
         arguments = parser.parse_args([name])
         arguments.run(arguments)
+
+
+def _load(command: str) -> Any:
+    module, _, name = command.partition(":")
+    loaded = import_module(f"benchmarks.{module}")
+    return getattr(loaded, name) if name else loaded
+
+
+def _title(command: Any) -> str:
+    return (command.__doc__ or "").partition("\n")[0] if isinstance(command, ModuleType) else command.title
 
 
 if __name__ == "__main__":

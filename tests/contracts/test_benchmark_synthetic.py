@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.synthetic import (
+from benchmarks.paper.synthetic import (
     CityBlock,
     Law,
     Task,

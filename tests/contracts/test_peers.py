@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.peers import AGES, LAW, TABLES, Table, shapes, summary
+from benchmarks.statistics.peers import AGES, LAW, TABLES, Table, shapes, summary
 
 
 def curve(name):

@@ -9,8 +9,8 @@ import pytest
 from matplotlib import image
 from PIL import Image
 
-from benchmarks.reproduction import contents, page
-from benchmarks.reproduction._draw import FOLDER, keep
+from benchmarks.paper.reproduction import contents, page
+from benchmarks.paper.reproduction._draw import FOLDER, keep
 
 PUBLISHED = Path(os.environ.get("FRHSIC_DATA_HOME", ".")).parent / "published"
 pytestmark = pytest.mark.skipif(

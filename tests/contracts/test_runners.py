@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from benchmarks import faults
+from benchmarks.scale import faults
 from frhsic.kernels import Delta, Gaussian, OnColumns
 from frhsic.runners import Local, Pool, Ray, _engines, _run, sketch_source
 from frhsic.runners._run import _Tree, _units

@@ -15,7 +15,7 @@ import traceback
 import pyarrow as pa
 import pytest
 
-from benchmarks import postgres
+from benchmarks.scale import postgres
 from frhsic.data import to_matrix, to_sensitive
 from frhsic.sources import drop_missing, open_source, open_sql
 

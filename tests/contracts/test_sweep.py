@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import sweep
-from benchmarks._methods import BUDGETS, CONTENDERS, LAMS, AsWritten
 from benchmarks._pool import spread
 from benchmarks._protocol import published_mi
+from benchmarks.paper import sweep
+from benchmarks.paper._methods import BUDGETS, CONTENDERS, LAMS, AsWritten
 from frhsic.dependence import EIPM
 from frhsic.kernels import Gaussian
 

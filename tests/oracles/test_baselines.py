@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.linear_model import LinearRegression
 
-from benchmarks.runtime import LoopedEIPM, LoopedGDP, WrittenHSIC
+from benchmarks.speed.runtime import LoopedEIPM, LoopedGDP, WrittenHSIC
 from frhsic import baselines
 from frhsic.baselines import Residualizer
 from frhsic.dependence import EIPM, HSIC

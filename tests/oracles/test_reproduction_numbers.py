@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks._methods import CONTENDERS, LAMS
-from benchmarks.reproduction import comparison, findings, frontiers, rankings
+from benchmarks.paper._methods import CONTENDERS, LAMS
+from benchmarks.paper.reproduction import comparison, findings, frontiers, rankings
 from frhsic.selection import Point, naup
 
 HALVES = ("perf", "base", "gdp_grid", "gdp_population")

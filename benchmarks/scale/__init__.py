@@ -1,0 +1,1 @@
+"""Many rows, many processes, databases, and what fails there."""

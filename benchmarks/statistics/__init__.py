@@ -1,0 +1,1 @@
+"""Do tests, intervals and claims hold what they promise."""
