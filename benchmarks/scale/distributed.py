@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from scipy import stats
+from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks._protocol import SEEDS, split_of
@@ -27,7 +28,6 @@ from benchmarks._record import RESULTS, Runs
 from frhsic import GDP, HSIC, FRHSICClassifier, Penalty, Training
 from frhsic.collectives import all_mean
 from frhsic.engine import GlobalBatch, make_net
-from frhsic.engine.nets import binary_cross_entropy
 from frhsic.kernels import Gaussian, Linear
 from frhsic.sketching import FeatureHSIC
 
@@ -82,7 +82,9 @@ def trained(repeat: int, lam: float, epochs: int) -> dict[str, float] | None:
         # As many steps for each process, whatever its number of rows.
         for mine in torch.randperm(len(own), generator=draws).tensor_split(math.ceil(n / BATCH)):
             z, prediction = model(x[mine])
-            loss = all_mean(binary_cross_entropy(prediction, y[mine]))
+            loss = all_mean(
+                binary_cross_entropy_with_logits(prediction.squeeze(-1), y[mine], reduction="none")
+            )
             if lam > 0:
                 loss = loss + lam * penalty(z, prediction, s[mine])
             adam.zero_grad()

@@ -61,4 +61,4 @@ def test_every_figure_and_no_other_is_on_the_page():
 
 def test_unknown_names_are_refused_with_the_known_ones():
     with pytest.raises(SystemExit, match=r"must be of main, .*Got nothing"):
-        contents.print_tables(type("Arguments", (), {"names": ["nothing"]}))
+        contents.TABLE.run(type("Arguments", (), {"names": ["nothing"]}))

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks._record import RESULTS
-from benchmarks.paper import scaling
 from benchmarks.paper._methods import CONTENDERS, LAMS
+from benchmarks.paper.forensics import scaling_rows
 from benchmarks.paper.reproduction._text import TITLES, markdown
 from benchmarks.paper.reproduction.comparison import (
     COLLAPSED,
@@ -314,7 +314,7 @@ def shrinking() -> dict[str, Numbers]:
 
 def scaled() -> dict[str, Any]:
     """How far scaling on all rows moves means over splits, in deviations over splits (finding 7)."""
-    rows = sorted(scaling.summary(), key=lambda row: abs(row["apart"]))
+    rows = sorted(scaling_rows(), key=lambda row: abs(row["apart"]))
     return {
         "splits": min(row["splits"] for row in rows),
         "median": float(np.median([abs(row["apart"]) for row in rows])),
