@@ -59,7 +59,7 @@ def truncate(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def list_names(names: Sequence[object]) -> str:
+def list_names(names: Sequence[object], most: int = 5, joint: str = ", ") -> str:
     """Return names in quotes for an error message: at most five, each cut to 40 characters.
 
     Examples
@@ -67,5 +67,5 @@ def list_names(names: Sequence[object]) -> str:
     >>> list_names(["age", "sex"]), list_names(range(7))
     ("'age', 'sex'", "'0', '1', '2', '3', '4' and 2 more")
     """
-    listed = ", ".join(f"'{truncate(str(name), 40)}'" for name in names[:5])
-    return listed + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    listed = joint.join(f"'{truncate(str(name), 40)}'" for name in names[:most])
+    return listed + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 from sklearn.utils import Bunch
 
-from frhsic.datasets._fetch import PathLike, read
+from frhsic._files import PathLike
+from frhsic.datasets._fetch import read
 from frhsic.datasets._files import COMPAS
 from frhsic.datasets._frame import AsFrame, Column, check_as_frame, check_option, make_bunch, pack_series
 

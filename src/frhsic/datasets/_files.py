@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from frhsic.datasets._fetch import File, PathLike, data_folder, find
+from frhsic._files import PathLike
+from frhsic.datasets._fetch import File, data_folder, find
 
 _UCI = "https://archive.ics.uci.edu"
 
@@ -120,7 +121,7 @@ def check_data_home(data_home: PathLike | None = None) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        For each file "ok", "missing" or, for a changed or unreadable copy, the reason why it is refused.
+        For each file "ok", "missing" or, for a changed or unreadable copy, the error message.
 
     Examples
     --------

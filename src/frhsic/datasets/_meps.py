@@ -9,7 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils import Bunch
 
-from frhsic.datasets._fetch import PathLike, data_folder, find, read, read_converted, zip_member
+from frhsic._checks import ArgumentError
+from frhsic._files import PathLike
+from frhsic.datasets._fetch import NEW_FILE, data_folder, find, parse_csv, read, read_converted, zip_member
 from frhsic.datasets._files import MEPS_2015, MEPS_2016, MEPS_2016_COUNT
 from frhsic.datasets._frame import AsFrame, Column, check_as_frame, check_option, library, make_bunch
 
@@ -159,7 +161,7 @@ def _load(year: int, count: bool, data_home: PathLike | None, cache: bool) -> di
     file = MEPS_2015 if year == 2015 else MEPS_2016
     content = find(file, data_folder(data_home))
     if content is not None and not (count and year == 2015):
-        table = _parse(content)
+        table = parse_csv(content)
         table["weight"], table["target"] = table.pop(f"PERWT{year - 2000}F"), table.pop("Probability")
         if count:
             # Y = log(count + 2), for the same people in the same order.
@@ -177,16 +179,10 @@ def _load(year: int, count: bool, data_home: PathLike | None, cache: bool) -> di
         data_home=data_home,
         cache=cache,
     )
-    table = _parse(content)
+    table = parse_csv(content)
     table["weight"], counts = table.pop(f"PERWT{year - 2000}F"), table.pop("COUNT")
     table["target"] = np.where(counts < 0, np.nan, counts) if count else (counts >= 10).astype(np.float64)
     return table
-
-
-def _parse(content: bytes) -> dict[str, Column]:
-    header, *lines = content.decode("ascii").splitlines()
-    values = np.loadtxt(lines, delimiter=",")
-    return dict(zip(header.split(","), values.T, strict=True))
 
 
 def _convert(content: bytes, where: PathLike, year: int) -> bytes:
@@ -210,19 +206,16 @@ def _convert(content: bytes, where: PathLike, year: int) -> bytes:
         raw: Any = pd.read_sas(io.BytesIO(transport), format="xport")
         raw = raw[[*official.values(), *uses, weight, "PANEL", "EDUCYR", "HIDEG"]]
     except (ValueError, KeyError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"'{where}' must hold the SAS transport file {release}.ssp of MEPS {year}. Got one that lacks "
-            f"what is needed: {error}. Download it again."
-        ) from error
+        wrong = f"one that lacks what is needed: {error}"
+        expected = f"hold the SAS transport file {release}.ssp of MEPS {year}"
+        raise ArgumentError(str(where), expected, wrong, "Download it again.") from error
     known = [c for name, c in official.items() if name not in ("sex", "race", "PCS42", "MCS42", "K6SUM42")]
-    must = [official[name] for name in ("REGION", "AGE", "MARRY", "ASTHDX")]
-    keep = (raw["PANEL"] == panel) & (raw[must] >= 0).all(axis=1)
+    required = [official[name] for name in ("REGION", "AGE", "MARRY", "ASTHDX")]
+    keep = (raw["PANEL"] == panel) & (raw[required] >= 0).all(axis=1)
     raw = raw[keep & (raw[[*known, "EDUCYR", "HIDEG"]] >= -1).all(axis=1)]
     if len(raw) != people:
-        raise ValueError(
-            f"'{where}' must give {people:,} people of Panel {panel}. Got {len(raw):,}. AHRQ may have "
-            "released a new file: compare its documentation before you use it."
-        )
+        expected = f"give {people:,} people of Panel {panel}"
+        raise ArgumentError(str(where), expected, f"{len(raw):,}", f"AHRQ {NEW_FILE}")
     table = raw[list(official.values())].set_axis(list(official), axis=1)
     table["sex"] = (table["sex"] == 2).astype(int)
     table["race"] = (table["race"] == 1).astype(int)
