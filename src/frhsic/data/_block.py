@@ -56,12 +56,8 @@ class Block:
         """Raise ArgumentError unless there are ``n_rows`` rows, as in ``rows_of``, and enough of them."""
         n = len(self.array)
         if n_rows is not None and n != n_rows:
-            raise ArgumentError(
-                self.argument,
-                f"have {n_rows} rows like '{rows_of}'",
-                n,
-                "Drop or align the missing rows first.",
-            )
+            fix = "Drop or align the missing rows first."
+            raise ArgumentError(self.argument, f"have {n_rows} rows like '{rows_of}'", n, fix)
         if n < max(min_rows, 1):
             raise ArgumentError(self.argument, f"have at least {max(min_rows, 1)} rows", n, "Pass more rows.")
 
@@ -111,12 +107,8 @@ class Block:
         if np.isnan(low):
             raise missing_error(np.isnan(array), self.argument, self.place)
         if np.isinf(low) or np.isinf(high):
-            raise ArgumentError(
-                self.argument,
-                f"be finite{self.place}",
-                f"{int(np.isinf(array).sum())} infinite values (inf)",
-                "Drop or replace them first.",
-            )
+            got = f"{int(np.isinf(array).sum())} infinite values (inf)"
+            raise ArgumentError(self.argument, f"be finite{self.place}", got, "Drop or replace them first.")
         raise self._too_large_error(largest)
 
     def factor(self) -> tuple[tuple[Label, ...], Array]:
@@ -155,12 +147,9 @@ class Block:
         return ArgumentError(self.argument, f"hold numbers{self.place}", got, fix)
 
     def _too_large_error(self, largest: float) -> ArgumentError:
-        return ArgumentError(
-            self.argument,
-            f"stay within {largest:.0e} in size{self.place}, so that squares stay finite",
-            "a larger number",
-            "Rescale it, for example to unit variance.",
-        )
+        must = f"stay within {largest:.0e} in size{self.place}, so that squares stay finite"
+        fix = "Rescale it, for example to unit variance."
+        return ArgumentError(self.argument, must, "a larger number", fix)
 
 
 def describe_place(column: str | None) -> str:
@@ -172,12 +161,9 @@ def missing_error(missing: Array, argument: str, place: str) -> ArgumentError:
     """Return the error about missing entries, from their mask."""
     row = int(missing.reshape(len(missing), -1).any(axis=1).argmax())
     fill = "; frhsic.TableEncoder fills them" if argument == "X" else ""
-    return ArgumentError(
-        argument,
-        f"have no missing values{place}",
-        f"{int(missing.sum())} (None, NaN, NaT or NA), the first in row {row}",
-        f"Drop or fill these rows first{fill}.",
-    )
+    got = f"{int(missing.sum())} (None, NaN, NaT or NA), the first in row {row}"
+    fix = f"Drop or fill these rows first{fill}."
+    return ArgumentError(argument, f"have no missing values{place}", got, fix)
 
 
 def to_label(v: Any) -> Label:

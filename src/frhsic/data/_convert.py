@@ -128,12 +128,8 @@ def to_groups(groups: object, *, n_rows: int, rows_of: str = "X", name: str = "g
     block.check_rows(n_rows, rows_of)
     labels, codes = block.settle().factor()
     if len(labels) < 2:
-        raise ArgumentError(
-            name,
-            "have at least two different labels",
-            f"one in all {n_rows:,} rows",
-            "Pass the column that tells independent units apart, such as a customer number.",
-        )
+        fix = "Pass the column that tells independent units apart, such as a customer number."
+        raise ArgumentError(name, "have at least two different labels", f"one in all {n_rows:,} rows", fix)
     if len(labels) == n_rows:
         return None
     # By their first rows, so that what the groups are called changes nothing.

@@ -84,12 +84,9 @@ def check_kept(kept: int, total: int, *, n_labels: int, min_rows: int, name: str
 rare labels.
     """
     if 2 * kept < total:
-        raise ArgumentError(
-            name,
-            f"be labels that most rows share with at least {min_rows - 1} others",
-            f"{n_labels:,} different labels, and {total - kept:,} of {total:,} rows would be left out",
-            "Cut a number into a few bins, or merge rare labels.",
-        )
+        must = f"be labels that most rows share with at least {min_rows - 1} others"
+        got = f"{n_labels:,} different labels, and {total - kept:,} of {total:,} rows would be left out"
+        raise ArgumentError(name, must, got, "Cut a number into a few bins, or merge rare labels.")
 
 
 def _choose(only: object, labels: tuple[Label, ...]) -> set[object]:
@@ -105,10 +102,7 @@ def _choose(only: object, labels: tuple[Label, ...]) -> set[object]:
         ) from None
     absent = sorted(str(label) for label in chosen - set(labels))
     if absent or not chosen:
-        raise ArgumentError(
-            "only",
-            f"name labels that occur, among {list_names(labels)}",
-            list_names(absent) or "none",
-            "Correct the labels or leave 'only' out.",
-        )
+        got = list_names(absent) or "none"
+        fix = "Correct the labels or leave 'only' out."
+        raise ArgumentError("only", f"name labels that occur, among {list_names(labels)}", got, fix)
     return chosen

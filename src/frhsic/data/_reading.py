@@ -36,12 +36,9 @@ def read_blocks(x: object, argument: str, place: str = "") -> list[Block]:
         raise ArgumentError(argument, f"have at least one column{place}", "none", "Pass a column.")
     lengths = {len(block.array) for block in blocks}
     if len(lengths) > 1:
-        raise ArgumentError(
-            argument,
-            "have columns of equal length",
-            f"{min(lengths)} to {max(lengths)} rows",
-            "Drop or align the missing rows first.",
-        )
+        got = f"{min(lengths)} to {max(lengths)} rows"
+        fix = "Drop or align the missing rows first."
+        raise ArgumentError(argument, "have columns of equal length", got, fix)
     return blocks
 
 
@@ -92,12 +89,8 @@ def _read_series(series: nw.Series[Any], title: str | None, argument: str) -> Bl
     dtype, place = series.dtype, describe_place(title)
     labelled = isinstance(dtype, (nw.Categorical, nw.Enum))
     if dtype.is_nested():
-        raise ArgumentError(
-            argument,
-            f"hold one number or label per row{place}",
-            "nested entries",
-            "Unnest them into columns or pass a two-dimensional array.",
-        )
+        fix = "Unnest them into columns or pass a two-dimensional array."
+        raise ArgumentError(argument, f"hold one number or label per row{place}", "nested entries", fix)
     try:
         if labelled:
             # Through a list, because a category of whole numbers must not come out as numbers.
@@ -139,12 +132,8 @@ def _to_array(x: object, argument: str, place: str) -> Array:
 def _check_array(array: Array, argument: str, place: str) -> Array:
     """Require one or two dimensions of booleans, numbers or objects; text becomes objects."""
     if array.ndim not in (1, 2):
-        raise ArgumentError(
-            argument,
-            f"have one or two dimensions{place}",
-            f"shape {array.shape}",
-            "Reshape it to (rows, columns).",
-        )
+        fix = "Reshape it to (rows, columns)."
+        raise ArgumentError(argument, f"have one or two dimensions{place}", f"shape {array.shape}", fix)
     if array.dtype.kind in REJECTED_DTYPES:
         raise ArgumentError(argument, f"hold numbers or labels{place}", *REJECTED_DTYPES[array.dtype.kind])
     return array if array.dtype.kind in "biufO" else array.astype(object)

@@ -59,12 +59,9 @@ class Sensitive:
                 "Give each column its own name and kind.",
             )
         if not set(self.kinds) <= {"continuous", "categorical"}:
-            raise ArgumentError(
-                "kinds",
-                "be 'continuous' or 'categorical' for each column",
-                list(self.kinds),
-                "Numbers are continuous, labels categorical.",
-            )
+            got = list(self.kinds)
+            fix = "Numbers are continuous, labels categorical."
+            raise ArgumentError("kinds", "be 'continuous' or 'categorical' for each column", got, fix)
 
     @classmethod
     def of(cls, values: Tensor) -> Sensitive:
@@ -95,12 +92,8 @@ class Sensitive:
         """Take columns by name, in the order given."""
         unknown = [name for name in names if name not in self.names]
         if isinstance(names, str) or unknown or not names:
-            raise ArgumentError(
-                "names",
-                f"be a list of names among {list(self.names)}",
-                repr(names),
-                "Use the names of the sensitive columns.",
-            )
+            fix = "Use the names of the sensitive columns."
+            raise ArgumentError("names", f"be a list of names among {list(self.names)}", repr(names), fix)
         picked = [self.names.index(name) for name in names]
         return Sensitive(
             self.values[:, picked],
@@ -123,9 +116,5 @@ def default_names(q: int) -> tuple[str, ...]:
 def check_finite(s: Sensitive) -> None:
     """Raise ArgumentError for values that cannot be sorted into bins or neighbourhoods."""
     if not bool(torch.isfinite(s.values).all()):
-        raise ArgumentError(
-            "s",
-            "be finite",
-            "missing or infinite values",
-            "Drop those rows first; frhsic.data.to_sensitive says which column has them.",
-        )
+        fix = "Drop those rows first; frhsic.data.to_sensitive says which column has them."
+        raise ArgumentError("s", "be finite", "missing or infinite values", fix)

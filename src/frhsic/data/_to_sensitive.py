@@ -74,20 +74,12 @@ def to_sensitive(
     tensor([1., 0.], dtype=torch.float64)
     """
     if like is not None and kinds is not None:
-        raise ArgumentError(
-            "kinds",
-            "be None where 'like' fixes the kinds",
-            "both",
-            "Leave 'kinds' out, or set it when the earlier columns are read.",
-        )
+        fix = "Leave 'kinds' out, or set it when the earlier columns are read."
+        raise ArgumentError("kinds", "be None where 'like' fixes the kinds", "both", fix)
     if isinstance(s, Sensitive):
         if kinds is not None or like is not None:
-            raise ArgumentError(
-                name,
-                "not be a Sensitive where 'kinds' or 'like' is given: its kinds are chosen",
-                "one",
-                "Leave them out, or pass the columns as they were before.",
-            )
+            must = "not be a Sensitive where 'kinds' or 'like' is given: its kinds are chosen"
+            raise ArgumentError(name, must, "one", "Leave them out, or pass the columns as they were before.")
         Block(s.values.detach().cpu().double().numpy(), name).check_rows(n_rows, rows_of, min_rows)
         return _check_values(s, name, allow_constant)
     columns = read_columns(s, name)
@@ -106,12 +98,8 @@ def to_sensitive(
     values, categories = [], []
     for column, kind, labels in zip(given.values(), chosen, known, strict=True):
         if kind == "categorical" and like is not None and labels is None:
-            raise ArgumentError(
-                "like",
-                "carry the labels of its categorical columns",
-                f"none{column.place}",
-                "Make it with 'to_sensitive'.",
-            )
+            must = "carry the labels of its categorical columns"
+            raise ArgumentError("like", must, f"none{column.place}", "Make it with 'to_sensitive'.")
         encoded, found = _encode(column, kind, labels)
         if not allow_constant and encoded.min() == encoded.max():
             raise _constant_error(name, column.place, len(encoded))
@@ -142,24 +130,18 @@ def _encode(
         parsed = [parse_number(label) for label in labels]
         wrong = [label for label, v in zip(labels, parsed, strict=True) if not math.isfinite(v)]
         if wrong:
-            raise ArgumentError(
-                column.argument,
-                f'hold numbers{column.place}, because its kind is "continuous"',
-                list_names(wrong),
-                'Mend these entries or make the column "categorical".',
-            )
+            must = f'hold numbers{column.place}, because its kind is "continuous"'
+            fix = 'Mend these entries or make the column "categorical".'
+            raise ArgumentError(column.argument, must, list_names(wrong), fix)
         return Block(np.array(parsed)[codes], column.argument, column.name).to_numbers(), None
     if known is None:
         return codes.astype(np.float64), labels
     code = {label: j for j, label in enumerate(known)}
     unseen = [label for label in labels if label not in code]
     if unseen:
-        raise ArgumentError(
-            column.argument,
-            f"hold the known categories only{column.place}: {list_names(known)}",
-            f"also {list_names(unseen)}",
-            "Drop or recode these rows, or fit again on data that contain them.",
-        )
+        must = f"hold the known categories only{column.place}: {list_names(known)}"
+        fix = "Drop or recode these rows, or fit again on data that contain them."
+        raise ArgumentError(column.argument, must, f"also {list_names(unseen)}", fix)
     return np.array([code[label] for label in labels], dtype=np.float64)[codes], known
 
 
@@ -172,12 +154,9 @@ def _check_text(column: Block, key: str) -> None:
         return
     possible = ("categorical",) if found.others else ("continuous", "categorical")
     kinds = [f"kinds={{'{key}': '{kind}'}}" for kind in possible]
-    raise ArgumentError(
-        column.argument,
-        f"hold numbers or labels{column.place}, not text that is mostly numbers: its kind would be a guess",
-        found,
-        f"{found.fix}, or say what it is: {' or '.join(kinds)}, here or in frhsic.data.to_sensitive.",
-    )
+    must = f"hold numbers or labels{column.place}, not text that is mostly numbers: its kind would be a guess"
+    fix = f"{found.fix}, or say what it is: {' or '.join(kinds)}, here or in frhsic.data.to_sensitive."
+    raise ArgumentError(column.argument, must, found, fix)
 
 
 def _choose_kinds(kinds: object, given: Mapping[str, Block]) -> tuple[Kind, ...]:
@@ -195,12 +174,8 @@ def _choose_kinds(kinds: object, given: Mapping[str, Block]) -> tuple[Kind, ...]
     }
     for key, kind in (kinds or {}).items():
         if str(key) not in given:
-            raise ArgumentError(
-                "kinds",
-                f"name columns among {list_names(list(given))}",
-                list_names([key]),
-                "Correct the name.",
-            )
+            must = f"name columns among {list_names(list(given))}"
+            raise ArgumentError("kinds", must, list_names([key]), "Correct the name.")
         if not isinstance(kind, str) or kind not in ("continuous", "categorical"):
             raise ArgumentError(
                 "kinds", "be 'continuous' or 'categorical'", list_names([kind]), "Choose one of the two."
@@ -214,19 +189,11 @@ def _match(given: dict[str, Block], like: Sensitive, name: str) -> dict[str, Blo
     if len(given) == len(like.names) == 1 and all(column.name is None for column in given.values()):
         return dict(zip(like.names, given.values(), strict=True))
     if set(given) != set(like.names):
-        raise ArgumentError(
-            name,
-            f"have the columns {list_names(like.names)} as before",
-            list_names(list(given)),
-            "Add, drop or rename columns.",
-        )
+        must = f"have the columns {list_names(like.names)} as before"
+        raise ArgumentError(name, must, list_names(list(given)), "Add, drop or rename columns.")
     return {key: given[key] for key in like.names}
 
 
 def _constant_error(argument: str, place: str, n: int) -> ArgumentError:
-    return ArgumentError(
-        argument,
-        f"vary{place}",
-        f"a single value in all {n} rows",
-        "Leave the column out or pass rows in which it differs.",
-    )
+    fix = "Leave the column out or pass rows in which it differs."
+    return ArgumentError(argument, f"vary{place}", f"a single value in all {n} rows", fix)

@@ -254,12 +254,9 @@ def _learn(block: Block, scaling: str, max_categories: int) -> _Number | _Labels
     if block.array.dtype == object:
         categories = sorted(set(_texts(block.array[~missing])))
         if len(categories) > max_categories:
-            raise ArgumentError(
-                "X",
-                f"have at most {max_categories} categories{block.place}",
-                f"{len(categories)}, like an identifier",
-                "Drop it, join rare categories, turn text into numbers, or raise 'max_categories'.",
-            )
+            got = f"{len(categories)}, like an identifier"
+            fix = "Drop it, join rare categories, turn text into numbers, or raise 'max_categories'."
+            raise ArgumentError("X", f"have at most {max_categories} categories{block.place}", got, fix)
         return _Labels(name, tuple(categories), bool(missing.any()))
     x = block.to_numbers()
     median = float(np.median(x[~missing]))

@@ -153,12 +153,9 @@ def _read_header(path: str, placeholders: tuple[str, ...] = ()) -> _Header:
         mark = fingerprint(path)
         form = detect_form(*unpack_start(read_start(path, SAMPLE)))
         if form.compressed and form.name in ("parquet", "arrow"):
-            raise ArgumentError(
-                "path",
-                "be read from its end, which gzip does not allow",
-                "a Parquet or Arrow file in gzip",
-                "Unpack it; Parquet compresses by itself.",
-            )
+            got = "a Parquet or Arrow file in gzip"
+            fix = "Unpack it; Parquet compresses by itself."
+            raise ArgumentError("path", "be read from its end, which gzip does not allow", got, fix)
         with open_file(path) as file:
             if form.name == "parquet":
                 with _parquet(file) as whole:
@@ -222,23 +219,17 @@ def _join_schema(
         return mine
     if columns is None and len(mine.names) < len(header.schema.names):
         more = [column for column in header.schema.names if column not in mine.names]
-        raise ArgumentError(
-            name,
-            f"have the columns of '{redact_url(first)}'",
-            f"also {list_names(more, 8)}",
-            "Name the columns to read: columns=[...].",
-        )
+        got = f"also {list_names(more, 8)}"
+        fix = "Name the columns to read: columns=[...]."
+        raise ArgumentError(name, f"have the columns of '{redact_url(first)}'", got, fix)
     fields = []
     for before, now in zip(schema, mine, strict=True):
         try:
             both = pa.unify_schemas([pa.schema([before]), pa.schema([now])], promote_options="permissive")
         except pa.ArrowException:
-            raise ArgumentError(
-                name,
-                "have the types of the files before it",
-                f"{now.type} in column {list_names([now.name])}, which was {before.type}",
-                "Write the file again with that type.",
-            ) from None
+            got = f"{now.type} in column {list_names([now.name])}, which was {before.type}"
+            fix = "Write the file again with that type."
+            raise ArgumentError(name, "have the types of the files before it", got, fix) from None
         fields.append(both.field(0))
     return pa.schema(fields)
 

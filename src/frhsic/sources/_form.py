@@ -123,12 +123,9 @@ def check_separators(form: Form, columns: Sequence[str]) -> None:
     """Raise ArgumentError for columns in which a sign may mean thousands or decimals."""
     for name, cell in form.ambiguous:
         if name in columns:
-            raise ArgumentError(
-                "path",
-                f"have numbers of one meaning in column {list_names([name])}",
-                f"{list_names([cell])} beside whole numbers, which may be thousands or have three decimals",
-                "Write numbers without signs between thousands.",
-            )
+            must = f"have numbers of one meaning in column {list_names([name])}"
+            got = f"{list_names([cell])} beside whole numbers, which may be thousands or have three decimals"
+            raise ArgumentError("path", must, got, "Write numbers without signs between thousands.")
 
 
 def parse_separated(table: pa.Table, form: Form) -> pa.Table:

@@ -44,12 +44,8 @@ def check_placeholders(missing_values: object) -> tuple[str, ...]:
         )
     found = tuple(str(value).strip() for value in missing_values)
     if "" in found:
-        raise ArgumentError(
-            "missing_values",
-            "be text or numbers",
-            "an empty one",
-            "Leave it out: empty cells are missing anyway.",
-        )
+        fix = "Leave it out: empty cells are missing anyway."
+        raise ArgumentError("missing_values", "be text or numbers", "an empty one", fix)
     return found
 
 

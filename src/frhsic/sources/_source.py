@@ -177,12 +177,9 @@ def check_count(name: str, value: object) -> None:
 
 def _check_unchanged(piece: Piece) -> None:
     if piece.path and fingerprint(piece.path) != piece.fingerprint:
-        raise ArgumentError(
-            "path",
-            "stay as it was when the source was opened",
-            "a file that has changed since",
-            "Open the source again once nothing writes to it.",
-        )
+        got = "a file that has changed since"
+        fix = "Open the source again once nothing writes to it."
+        raise ArgumentError("path", "stay as it was when the source was opened", got, fix)
 
 
 def _as_schema(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.RecordBatch:

@@ -253,10 +253,7 @@ def _choose_type(column: pa.Field) -> pa.DataType:
     if kind == "numeric":
         return pa.float64()  # the driver gives its digits as text, which would pass for labels
     if kind == "money" or isinstance(column.type, pa.BaseExtensionType):
-        raise ArgumentError(
-            "query",
-            "return numbers, labels or truth values",
-            f"type {kind or column.type} in column {list_names([column.name])}",
-            "Write CAST(x AS numeric) or CAST(x AS text) in the query.",
-        )
+        got = f"type {kind or column.type} in column {list_names([column.name])}"
+        fix = "Write CAST(x AS numeric) or CAST(x AS text) in the query."
+        raise ArgumentError("query", "return numbers, labels or truth values", got, fix)
     return column.type

@@ -119,12 +119,9 @@ def _read_once(batches: Iterator[pa.RecordBatch]) -> tuple[pa.Schema, _Start]:
     def start(_columns: list[str], _batch_rows: int) -> Iterator[pa.RecordBatch]:
         if not left:
             # A reader would simply have no more rows.
-            raise ArgumentError(
-                "where",
-                "be a stream that is still to be read",
-                "one that was read before",
-                "Make it anew for each pass, or pass files or a Dataset.",
-            )
+            got = "one that was read before"
+            fix = "Make it anew for each pass, or pass files or a Dataset."
+            raise ArgumentError("where", "be a stream that is still to be read", got, fix)
         return left.pop()
 
     return schema, start
