@@ -13,7 +13,15 @@ from frhsic._checks import ArgumentError
 from frhsic._files import PathLike
 from frhsic.datasets import _files
 from frhsic.datasets._fetch import NEW_FILE, data_folder, find, parse_csv, read, read_converted, zip_member
-from frhsic.datasets._frame import AsFrame, Column, check_as_frame, library, make_bunch, pack_series
+from frhsic.datasets._frame import (
+    AsFrame,
+    Column,
+    check_as_frame,
+    library,
+    make_bunch,
+    pack_series,
+    read_description,
+)
 
 _FEATURES = ("AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "SEX", "RAC1P")
 _NUMBERS = ("AGEP", "SCHL", "WKHP")
@@ -32,37 +40,6 @@ _ROWS_2018 = {
 _CERTAIN = ("CA", "CO", "NE")
 _EXTRACTS = {"CA": _files.ACS_CA, "CO": _files.ACS_CO, "NE": _files.ACS_NE}  # of 2018
 _URL = "https://www2.census.gov/programs-surveys/acs/data/pums/{year}/1-Year/csv_p{state}.zip"
-
-_DESCR = """
-ACS Income (folktables' task)
-=============================
-
-Source: US Census Bureau, American Community Survey, Public Use Microdata Sample, 1-Year, persons,
-https://www.census.gov/programs-surveys/acs/microdata.html; task of F. Ding, M. Hardt, J. Miller, L. Schmidt,
-"Retiring Adult" (2021). Terms: US government work, Census Bureau terms of use.
-
-Each row is a person older than 16 with an income above 100 dollars and at least one hour of work a week. The
-target is 1 if the yearly income was above 50,000 dollars. The sensitive attribute of the paper is age
-(AGEP).
-
-AGEP age, COW class of worker, SCHL schooling (1 to 24, in order), MAR marital status, OCCP occupation, POBP
-place of birth, RELP relationship to the reference person, WKHP hours a week, SEX (1 male, 2 female), RAC1P
-race (1 White, 2 Black, 3 to 5 American Indian or Alaska Native, 6 Asian, 7 Pacific, 8 other, 9 two or more).
-
-What was done: {done}
-
-Known problems:
-
-- The threshold of 50,000 dollars was taken from Adult; the share above it and any disparity depend on it.
-  Incomes are not adjusted for the month of the interview (ADJINC) or the cost of living of the state.
-- OCCP, POBP, RELP and the other codes are names, not quantities. The published scripts feed them to the
-  network as nine min-max scaled numbers (n = 20,000, d = 9); make_preprocessor does so too unless told to
-  use one-hot.
-- The oldest ages are top-coded: the largest age differs from state to state. Missing answers are imputed by
-  the Bureau without a mark in these columns.
-- People are drawn with unequal weights (PWGTP) and in households; without weights the rows are not the
-  population. {weights}
-"""
 _COMPLETE = "folktables' filter; codes as in the survey; all rows of the official file of each state."
 _SAMPLE = (
     "folktables' filter; codes as in the survey (RAC1P of the national files put back to 1 to 9). The rows "
@@ -171,7 +148,7 @@ def fetch_acs_income(
         as_frame=as_frame,
         task="classification",
         codes=True,
-        description=_DESCR.format(
+        description=read_description("acs_income").format(
             done=done,
             weights="Here they are sample_weight." if weight else "These rows come without weights.",
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Mapping, Sequence
+from importlib.resources import files
 from typing import Any, Literal
 
 import numpy as np
@@ -80,8 +81,13 @@ def make_bunch(
         weight_name=None if weight is None else weight[0],
         task=task,
         codes=codes,
-        DESCR=description.strip() + "\n",
+        DESCR=description,
     )
+
+
+def read_description(name: str) -> str:
+    """Return the description of a dataset: its source, what was done to it, and its known problems."""
+    return files(__package__).joinpath("descriptions", f"{name}.rst").read_text(encoding="utf-8")
 
 
 def pack_series(name: str, values: Column, as_frame: AsFrame) -> Any:

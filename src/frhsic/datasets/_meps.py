@@ -13,7 +13,15 @@ from frhsic._checks import ArgumentError
 from frhsic._files import PathLike
 from frhsic.datasets._fetch import NEW_FILE, data_folder, find, parse_csv, read, read_converted, zip_member
 from frhsic.datasets._files import MEPS_2015, MEPS_2016, MEPS_2016_COUNT
-from frhsic.datasets._frame import AsFrame, Column, check_as_frame, check_option, library, make_bunch
+from frhsic.datasets._frame import (
+    AsFrame,
+    Column,
+    check_as_frame,
+    check_option,
+    library,
+    make_bunch,
+    read_description,
+)
 
 _COLUMNS = [
     "REGION", "AGE", "sex", "race", "MARRY", "FTSTU", "ACTDTY", "HONRDC", "RTHLTH", "MNHLTH", "HIBPDX",
@@ -35,42 +43,6 @@ _LAST_ROUND = [
 _RELEASES = {2015: ("h181", 19, 15_830), 2016: ("h192", 21, 15_675)}
 
 _URL = "https://meps.ahrq.gov/mepsweb/data_files/pufs/{release}ssp.zip"
-
-_DESCR = """
-MEPS (Medical Expenditure Panel Survey, Household Component)
-============================================================
-
-Source: Agency for Healthcare Research and Quality, full-year consolidated files HC-181 (2015, Panel 19) and
-HC-192 (2016, Panel 21), https://meps.ahrq.gov. Terms: AHRQ's data use agreement: statistical use only, no
-attempt to identify anyone.
-
-Each row is a person. The target is 1 for at least ten visits, nights or days of care in the year (office
-visits, outpatient visits, emergency visits, inpatient nights, home-health days); target="count" gives their
-number. The sensitive attribute of the paper is age (0 to 85).
-
-What was done: AIF360's filter (one panel; known region, age, marital status and asthma; no code below -1 in
-the other categories) and its 41 columns: 15,830 people in 2015, 15,675 in 2016. sex is 1 for women, race is
-1 for White people including Hispanics. Answers are categories with the survey's codes (-1: does not apply),
-age and three health scores are numbers. The survey weight is sample_weight, not a feature. features="paper"
-keeps what the paper names, as far as these columns hold it: sex, race, marital status, region, poverty,
-insurance and ten diagnoses (16 features; its 19 have schooling and two incomes as well). With missing="drop"
-people with a negative code in a feature that was kept are left out; then children go (diagnoses are asked of
-adults): 11,356 people of 18 to 85.
-
-Known problems:
-
-- Use of care is not need of care: those who are poorly insured use less at equal health. Do not read the
-  target as health (Obermeyer et al., Science 2019).
-- race is not AIF360's attribute, which counts only non-Hispanic White people as privileged.
-- The published scripts use both panels of HC-181 (n = 13,283, d = 19, codes as numbers), the text says Panel
-  19; that table cannot be rebuilt from these columns.
-- PCS42, MCS42 and K6SUM42 hold -1 or -9 where there is no score (40 % of the people, all children among
-  them): missing="nan" turns these into NaN. Ages above 85 are recorded as 85.
-- 736 people of 2015 (517 of 2016) have weight 0. The share of the target is 17.2 % (16.8 %) unweighted, 21.5
-  % (19.6 %) weighted. People of one household are not independent; the survey's strata are not in these
-  columns.
-- Five people of 2016 have no count (their target is 0); target="count" leaves them out.
-"""
 
 
 def fetch_meps(
@@ -151,7 +123,7 @@ def fetch_meps(
         as_frame=as_frame,
         task="classification" if target == "ten_or_more" else "regression",
         codes=True,
-        description=_DESCR,
+        description=read_description("meps"),
     )
     return (bunch.data, bunch.target) if return_X_y else bunch
 
