@@ -10,7 +10,7 @@ import numpy as np
 
 from frhsic import FRHSICClassifier
 from frhsic.datasets import make_u_shaped
-from frhsic.sources import open_source, shuffled, write_table
+from frhsic.sources import open_source, shuffle, write_table
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".") / "rows"
 folder.mkdir(exist_ok=True)
@@ -28,7 +28,7 @@ source = open_source(str(folder / "*.parquet"), columns=["a", "b", "age", "y"], 
 rng = np.random.default_rng(0)
 models = {lam: FRHSICClassifier(lam=lam, random_state=0) for lam in (0.0, 3.0, 30.0)}
 for _ in range(6):  # passes over all files
-    for batch in shuffled(source, batch_rows=2_000, buffer_rows=8_000, random_state=rng):
+    for batch in shuffle(source, batch_rows=2_000, buffer_rows=8_000, random_state=rng):
         X, y, age = batch.select(["a", "b"]), batch["y"], batch.select(["age"])
         for model in models.values():
             model.partial_fit(X, y, classes=[0, 1], sensitive_features=age)

@@ -20,7 +20,7 @@ from benchmarks._processes import peak_memory
 from benchmarks._record import provenance, write
 from benchmarks._simulate import rng
 from frhsic import GDP, FRHSICClassifier
-from frhsic.sources import open_source, shuffled, write_table
+from frhsic.sources import open_source, shuffle, write_table
 
 ROWS, FILES, TEST = 10**7, 20, 100_000
 X = [f"x{j}" for j in range(8)]
@@ -52,7 +52,7 @@ def one_pass(folder: Path, rows: int, lam: float) -> dict[str, Any]:
     source = open_source(str(folder / "*.parquet"))
     model = FRHSICClassifier(lam=lam, batch_size=BATCH, random_state=0)
     clock, cpu = time.perf_counter(), time.process_time()
-    for batch in shuffled(source, random_state=0):
+    for batch in shuffle(source, random_state=0):
         model.partial_fit(
             batch.select(X), batch["label"], classes=[0, 1], sensitive_features=batch.select(["age"])
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 # Characters that turn the direction of the text after them: a name with one would rewrite our sentences.
 _DIRECTIONS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -51,3 +52,20 @@ def percent(share: float) -> str:
     ('95%', '99.83%')
     """
     return f"{100.0 * share:.4g}%"
+
+
+def truncate(text: str, longest: int) -> str:
+    """Return a text cut to a length; unlike ``shown``, nothing else of it changes."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def list_names(names: Sequence[object], most: int = 5, joint: str = ", ") -> str:
+    """Return names in quotes for an error message: at most five, each cut to 40 characters.
+
+    Examples
+    --------
+    >>> list_names(["age", "sex"]), list_names(range(7))
+    ("'age', 'sex'", "'0', '1', '2', '3', '4' and 2 more")
+    """
+    listed = joint.join(f"'{truncate(str(name), 40)}'" for name in names[:most])
+    return listed + (f" and {len(names) - most} more" if len(names) > most else "")

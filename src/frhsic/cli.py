@@ -352,9 +352,9 @@ def _engine(name: str, source: Source) -> Any:
 
 def _named_source(file: str) -> str:
     """Return what is audited as it may be shown: of a URL neither user, password nor query."""
-    from frhsic.sources._stores import shown
+    from frhsic.sources import redact_url
 
-    return shown(file)
+    return redact_url(file)
 
 
 @contextlib.contextmanager
@@ -499,7 +499,7 @@ def _write_report(found: Audit, path: Path, source: str) -> None:
 
 
 def _write_bytes(content: bytes, path: Path) -> None:
-    from frhsic.sources import replacing
+    from frhsic._files import replacing
 
     with replacing(path) as file:
         file.write(content)
@@ -1600,14 +1600,14 @@ def _asked(given: str | Sequence[str] | None) -> list[str]:
 
 def _named_columns(names: list[str], options: dict[str, Any]) -> list[str]:
     """Return the columns that options name; say which option names one that is not there."""
-    from frhsic.sources._files import absent_columns
+    from frhsic.sources import absent_error
 
     wanted: list[str] = []
     for option, given in options.items():
         asked = _asked(given)
         absent = [name for name in asked if name not in names]
         if absent:
-            raise Refusal(absent_columns("option", absent, names).replace("'option'", option, 1))
+            raise Refusal(str(absent_error("option", absent, names)).replace("'option'", option, 1))
         wanted += asked
     return wanted
 
@@ -1673,7 +1673,7 @@ def _check_output(option: str, path: Path | None, source: Path | None, *, table:
     folder = Path(os.path.realpath(path)).parent
     shown = _quoted(str(path))
     if table:
-        from frhsic.sources._files import check_suffix
+        from frhsic.sources import check_suffix
 
         try:
             check_suffix(path)

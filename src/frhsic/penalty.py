@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from frhsic.data import Label, Sensitive, _show, split_labels
+from frhsic._text import list_names
+from frhsic.data import Label, Sensitive, split_labels
 from frhsic.dependence import HSIC
 from frhsic.dependence._base import Dependence
 from frhsic.kernels import Gaussian, Linear
@@ -72,7 +73,7 @@ class _Penalty(nn.Module, ABC):
         """
         value = self.evaluate(z, prediction, s, y, weights)
         if value.skipped:
-            labels = _show([label for label, _ in value.skipped])
+            labels = list_names([label for label, _ in value.skipped])
             warnings.warn(
                 f"{len(value.skipped)} levels of y with fewer than {MIN_ROWS} rows add nothing here: "
                 f"{labels}. Use larger batches.",
@@ -201,8 +202,8 @@ class _Penalty(nn.Module, ABC):
                 unknown = [label for label in _labels(given) if label not in codes]
                 if unknown:
                     raise ValueError(
-                        f"'given' must name classes of y, among {_show(list(codes))}. Got {_show(unknown)}. "
-                        "Correct the label."
+                        f"'given' must name classes of y, among {list_names(list(codes))}. "
+                        f"Got {list_names(unknown)}. Correct the label."
                     )
                 given = {"y": [codes[label] for label in _labels(given)]}
             factors.append(factor)

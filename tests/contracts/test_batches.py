@@ -21,8 +21,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFile
 
 from frhsic.data import to_matrix, to_sensitive
-from frhsic.sources import drop_missing, open_source, write_table
-from frhsic.sources._stores import shown
+from frhsic.sources import drop_missing, open_source, redact_url, write_table
 
 N = 1_000
 TABLE = pa.table(
@@ -572,7 +571,7 @@ def test_a_parquet_in_gzip_is_refused_since_it_would_be_held_whole(tmp_path):
 
 def test_what_a_url_hides_is_never_shown():
     url = "https://auditor:hunter2@127.0.0.1:1/scores.parquet?X-Amz-Signature=hunter2"
-    assert shown(url).startswith("https://127.0.0.1:1/scores.parquet?")
+    assert redact_url(url).startswith("https://127.0.0.1:1/scores.parquet?")
     with pytest.raises((OSError, ImportError)) as refused:
         open_source(url)
     assert "hunter2" not in str(refused.value)

@@ -10,7 +10,8 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from frhsic.sources import column_names, drop_missing, open_source, read_table, replacing, write_table
+from frhsic._files import replacing
+from frhsic.sources import column_names, drop_missing, open_source, read_table, write_table
 
 TABLE = pa.table({"score": [0.25, 0.5, 0.75], "age": [31, 45, 62], "job": ["chef", None, "nurse"]})
 

@@ -25,8 +25,7 @@ from frhsic.datasets import make_u_shaped
 from frhsic.dependence import Adversary, Dependence
 from frhsic.engine import Passes, Rows, TrainingError, make_net, train
 from frhsic.engine.nets import squared_error
-from frhsic.sources import open_source, write_table
-from frhsic.sources._shuffle import shuffled
+from frhsic.sources import open_source, shuffle, write_table
 
 MODELS = [FRHSICClassifier, FRHSICRegressor, FRHSICEncoder]
 SMALL = {"encoder": (6, 3), "random_state": 0, "lam": 1.0, "learning_rate": 1e-2, "batch_size": 64}
@@ -400,7 +399,7 @@ def rows_of(batches):
 
 def test_every_row_comes_once_with_its_own_columns(tmp_path):
     source = folder_of(tmp_path)
-    found = list(shuffled(source, batch_rows=256, buffer_rows=1_024, random_state=0))
+    found = list(shuffle(source, batch_rows=256, buffer_rows=1_024, random_state=0))
     rows = np.concatenate(rows_of(found))
     assert sorted(rows) == list(range(5_000))
     assert [f"z{row % 1_000 % 3}" for row in rows] == [
@@ -412,7 +411,7 @@ def test_every_row_comes_once_with_its_own_columns(tmp_path):
 @pytest.mark.parametrize("buffer", [200, 330, 5_000])
 def test_batches_are_full_but_for_a_last_one_between_half_and_one_and_a_half(n, buffer):
     source = open_source(pa.table({"row": np.arange(n)}), batch_rows=64)
-    parts = rows_of(shuffled(source, batch_rows=100, buffer_rows=buffer, random_state=0))
+    parts = rows_of(shuffle(source, batch_rows=100, buffer_rows=buffer, random_state=0))
     sizes = [len(part) for part in parts]
     assert set(sizes[:-1]) <= {100}
     assert 50 <= sizes[-1] < 150 or sizes == [n]
@@ -424,7 +423,7 @@ def test_the_order_follows_the_seed_and_a_generator_moves_on(tmp_path):
     settings = {"batch_rows": 100, "buffer_rows": 300}
 
     def order(random_state):
-        return np.concatenate(rows_of(shuffled(source, **settings, random_state=random_state))).tolist()
+        return np.concatenate(rows_of(shuffle(source, **settings, random_state=random_state))).tolist()
 
     assert order(0) == order(0) != order(1)
     rng = np.random.default_rng(0)
@@ -436,18 +435,18 @@ def test_a_buffer_that_holds_all_rows_mixes_them_uniformly():
     source = open_source(pa.table({"row": np.arange(20)}), batch_rows=5)
     table = np.zeros((20, 20))
     for seed in range(600):
-        table[np.concatenate(rows_of(shuffled(source, batch_rows=10, random_state=seed))), np.arange(20)] += 1
+        table[np.concatenate(rows_of(shuffle(source, batch_rows=10, random_state=seed))), np.arange(20)] += 1
     # 361 degrees of freedom: 30 is the expected count, 470 the 99.99 % point of chi-squared.
     assert ((table - 30.0) ** 2 / 30.0).sum() < 470
 
 
 def test_rows_of_several_files_meet_in_a_batch_and_stay_near_their_place_in_a_stream(tmp_path):
     source = folder_of(tmp_path, files=4)
-    first = next(shuffled(source, batch_rows=200, buffer_rows=1_000, random_state=0))
+    first = next(shuffle(source, batch_rows=200, buffer_rows=1_000, random_state=0))
     assert len({row // 1_000 for row in first["row"].to_pylist()}) == 4
     n = 20_000
     stream = open_source(pa.table({"row": np.arange(n)}), batch_rows=100)
-    order = np.concatenate(rows_of(shuffled(stream, batch_rows=250, buffer_rows=1_000, random_state=0)))
+    order = np.concatenate(rows_of(shuffle(stream, batch_rows=250, buffer_rows=1_000, random_state=0)))
     early = np.arange(n) - np.argsort(order)
     assert early.max() <= 1_000  # no row comes before the buffer could have reached it
 
@@ -455,13 +454,13 @@ def test_rows_of_several_files_meet_in_a_batch_and_stay_near_their_place_in_a_st
 def test_a_stream_is_read_once_and_a_small_buffer_is_refused():
     batches = pa.table({"row": np.arange(10)}).to_batches(4)
     source = open_source(iter(batches))
-    assert sum(map(len, rows_of(shuffled(source, batch_rows=4, buffer_rows=8)))) == 10
+    assert sum(map(len, rows_of(shuffle(source, batch_rows=4, buffer_rows=8)))) == 10
     with pytest.raises(ValueError, match="read before"):
-        list(shuffled(source, batch_rows=4, buffer_rows=8))
+        list(shuffle(source, batch_rows=4, buffer_rows=8))
     with pytest.raises(ValueError, match=r"'buffer_rows' must be at least two batches, 20\. Got 19"):
-        shuffled(source, batch_rows=10, buffer_rows=19)
+        shuffle(source, batch_rows=10, buffer_rows=19)
     with pytest.raises(ValueError, match="'batch_rows' must be a positive"):
-        shuffled(source, batch_rows=0)
+        shuffle(source, batch_rows=0)
 
 
 def test_a_table_in_files_is_learned_part_by_part(tmp_path):
@@ -474,7 +473,7 @@ def test_a_table_in_files_is_learned_part_by_part(tmp_path):
     rng = np.random.default_rng(0)
     table, model = TableEncoder(), FRHSICClassifier(lam=1.0, random_state=0)
     for _ in range(8):
-        for batch in shuffled(source, batch_rows=1_000, buffer_rows=4_000, random_state=rng):
+        for batch in shuffle(source, batch_rows=1_000, buffer_rows=4_000, random_state=rng):
             part = pa.Table.from_batches([batch])
             X = part.select(["a", "b"])
             if model.__dict__.get("n_iter_") is None:

@@ -199,10 +199,10 @@ def test_categories_that_are_numbers_stay_labels_with_and_without_gaps():
     ],
     ids=lambda v: f"{type(v).__module__}-{v.dtype if hasattr(v, 'dtype') else v.type}",
 )
-def test_every_label_type_gives_the_same_sorted_levels(labels):
+def test_every_label_type_gives_the_same_sorted_categories(labels):
     encoder = TableEncoder().fit({"job": labels})
     assert encoder.get_state()["columns"] == [
-        {"kind": "categorical", "name": "job", "levels": ["a", "b"], "missing": True}
+        {"kind": "categorical", "name": "job", "categories": ["a", "b"], "missing": True}
     ]
 
 
@@ -411,7 +411,7 @@ def test_max_categories_is_checked_in_fit(most):
 
 
 @pytest.mark.parametrize("most", [2, np.int64(2)])
-def test_max_categories_counts_levels_without_the_missing_one(most):
+def test_max_categories_counts_categories_without_the_missing_one(most):
     encoder = TableEncoder(max_categories=most).fit({"a": ["x", "y", None]})
     assert plain(encoder)["max_categories"] == 2
 
@@ -443,7 +443,7 @@ def test_a_state_is_a_copy():
     state = encoder.get_state()
     expected = copy.deepcopy(state)
     restored = TableEncoder.from_state(state)
-    state["columns"][1]["levels"].append("zzz")
+    state["columns"][1]["categories"].append("zzz")
     state["columns"][0]["median"] = 0.0
     assert encoder.get_state() == restored.get_state() == expected
 
@@ -483,13 +483,13 @@ STATE = TableEncoder().fit({"n": [1.0, 2.0], "s": ["a", "b"]}).get_state()
         (("columns", 1, "kind"), "numeric"),
         (("columns", 1, "kind"), "ordinal"),
         (("columns", 1, "missing"), 0),
-        (("columns", 1, "levels"), []),
-        (("columns", 1, "levels"), "ab"),
-        (("columns", 1, "levels"), ["b", "a"]),
-        (("columns", 1, "levels"), ["a", "a"]),
-        (("columns", 1, "levels"), ["a", 1]),
-        (("columns", 1, "levels"), ["a", None]),
-        (("columns", 1, "levels"), [["a"]]),
+        (("columns", 1, "categories"), []),
+        (("columns", 1, "categories"), "ab"),
+        (("columns", 1, "categories"), ["b", "a"]),
+        (("columns", 1, "categories"), ["a", "a"]),
+        (("columns", 1, "categories"), ["a", 1]),
+        (("columns", 1, "categories"), ["a", None]),
+        (("columns", 1, "categories"), [["a"]]),
     ],
     ids=str,
 )
@@ -520,7 +520,9 @@ JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3)),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
-        st.dictionaries(st.sampled_from(["columns", "kind", "name", "levels", "scale"]), inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(["columns", "kind", "name", "categories", "scale"]), inner, max_size=3
+        ),
     ),
     max_leaves=6,
 )

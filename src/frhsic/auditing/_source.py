@@ -13,8 +13,7 @@ from frhsic.auditing._results import Audit
 from frhsic.data import Label, Sensitive, split_labels, to_matrix, to_sensitive
 from frhsic.runners import Engine, Local, Progress, sketch_source
 from frhsic.sketching import HSICSketch
-from frhsic.sources import Source
-from frhsic.sources._files import absent_columns
+from frhsic.sources import Source, absent_error
 
 
 def audit_source(
@@ -80,7 +79,7 @@ def audit_source(
     for argument, names in named.items():
         absent = [name for name in names if name not in source.columns]
         if absent:
-            raise ValueError(absent_columns(argument, absent, list(source.columns)))
+            raise absent_error(argument, absent, list(source.columns))
     sample = source.sample()  # for the scales of kernels
     given, notes = _labels(sample, y_true)
     rows = to_matrix(sample.select(z), name="scores", min_rows=2)

@@ -9,9 +9,19 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
+from frhsic._checks import ArgumentError
+from frhsic._files import PathLike
 from frhsic.datasets import _files
-from frhsic.datasets._fetch import PathLike, data_folder, find, read, read_converted, zip_member
-from frhsic.datasets._frame import AsFrame, Column, check_as_frame, library, make_bunch, pack_series
+from frhsic.datasets._fetch import NEW_FILE, data_folder, find, parse_csv, read, read_converted, zip_member
+from frhsic.datasets._frame import (
+    AsFrame,
+    Column,
+    check_as_frame,
+    library,
+    make_bunch,
+    pack_series,
+    read_description,
+)
 
 _FEATURES = ("AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "SEX", "RAC1P")
 _NUMBERS = ("AGEP", "SCHL", "WKHP")
@@ -30,37 +40,6 @@ _ROWS_2018 = {
 _CERTAIN = ("CA", "CO", "NE")
 _EXTRACTS = {"CA": _files.ACS_CA, "CO": _files.ACS_CO, "NE": _files.ACS_NE}  # of 2018
 _URL = "https://www2.census.gov/programs-surveys/acs/data/pums/{year}/1-Year/csv_p{state}.zip"
-
-_DESCR = """
-ACS Income (folktables' task)
-=============================
-
-Source: US Census Bureau, American Community Survey, Public Use Microdata Sample, 1-Year, persons,
-https://www.census.gov/programs-surveys/acs/microdata.html; task of F. Ding, M. Hardt, J. Miller, L. Schmidt,
-"Retiring Adult" (2021). Terms: US government work, Census Bureau terms of use.
-
-Each row is a person older than 16 with an income above 100 dollars and at least one hour of work a week. The
-target is 1 if the yearly income was above 50,000 dollars. The sensitive attribute of the paper is age
-(AGEP).
-
-AGEP age, COW class of worker, SCHL schooling (1 to 24, in order), MAR marital status, OCCP occupation, POBP
-place of birth, RELP relationship to the reference person, WKHP hours a week, SEX (1 male, 2 female), RAC1P
-race (1 White, 2 Black, 3 to 5 American Indian or Alaska Native, 6 Asian, 7 Pacific, 8 other, 9 two or more).
-
-What was done: {done}
-
-Known problems:
-
-- The threshold of 50,000 dollars was taken from Adult; the share above it and any disparity depend on it.
-  Incomes are not adjusted for the month of the interview (ADJINC) or the cost of living of the state.
-- OCCP, POBP, RELP and the other codes are names, not quantities. The published scripts feed them to the
-  network as nine min-max scaled numbers (n = 20,000, d = 9); make_preprocessor does so too unless told to
-  use one-hot.
-- The oldest ages are top-coded: the largest age differs from state to state. Missing answers are imputed by
-  the Bureau without a mark in these columns.
-- People are drawn with unequal weights (PWGTP) and in households; without weights the rows are not the
-  population. {weights}
-"""
 _COMPLETE = "folktables' filter; codes as in the survey; all rows of the official file of each state."
 _SAMPLE = (
     "folktables' filter; codes as in the survey (RAC1P of the national files put back to 1 to 9). The rows "
@@ -137,9 +116,12 @@ def fetch_acs_income(
     """
     wanted = _check_states(states)
     if year not in range(2014, 2019) or (coarse and year != 2018):
-        raise ValueError(
-            f"'year' must be from 2014 to 2018, and 2018 if 'coarse' is set. Got {year!r}. From 2019 on the "
-            "survey asks for relationships in another way (RELSHIPP), which makes another task."
+        raise ArgumentError(
+            "year",
+            "be from 2014 to 2018, and 2018 if 'coarse' is set",
+            repr(year),
+            "From 2019 on the survey asks for relationships in another way (RELSHIPP), "
+            "which makes another task.",
         )
     check_as_frame(as_frame)
     if coarse:
@@ -155,14 +137,7 @@ def fetch_acs_income(
         for state in wanted
     }
     if subsample is not None:
-        n = len(table["AGEP"])
-        if not 0 < subsample <= n:
-            raise ValueError(
-                f"'subsample' must be from 1 to {n:,}, the number of rows. Got {subsample!r}. "
-                "Use None for all rows."
-            )
-        rows = np.random.RandomState(random_state).choice(n, subsample, replace=False)
-        table = {name: values[rows] for name, values in table.items()}
+        table = _draw(table, subsample, random_state)
     weight = ("PWGTP", table["PWGTP"]) if "PWGTP" in table else None
     bunch = make_bunch(
         {name: table[name] for name in _FEATURES},
@@ -173,7 +148,7 @@ def fetch_acs_income(
         as_frame=as_frame,
         task="classification",
         codes=True,
-        description=_DESCR.format(
+        description=read_description("acs_income").format(
             done=done,
             weights="Here they are sample_weight." if weight else "These rows come without weights.",
         ),
@@ -183,32 +158,40 @@ def fetch_acs_income(
     return (bunch.data, bunch.target) if return_X_y else bunch
 
 
+def _draw(table: dict[str, Column], subsample: int, random_state: int) -> dict[str, Column]:
+    """Draw rows without replacement."""
+    n = len(table["AGEP"])
+    if not 0 < subsample <= n:
+        must = f"be from 1 to {n:,}, the number of rows"
+        raise ArgumentError("subsample", must, repr(subsample), "Use None for all rows.")
+    rows = np.random.RandomState(random_state).choice(n, subsample, replace=False)
+    return {name: values[rows] for name, values in table.items()}
+
+
 def _check_states(states: str | Sequence[str]) -> list[str]:
     if states == "US":
         return list(_ROWS_2018)
     wanted = [states] if isinstance(states, str) else list(states)
     if not wanted or len(set(wanted)) < len(wanted) or not set(wanted) <= set(_ROWS_2018):
-        raise ValueError(
-            f"'states' must be different postal codes such as ('CA', 'NY'), or 'US' for all. Got {states!r}. "
-            f"Choose from {', '.join(_ROWS_2018)}."
-        )
+        must = "be different postal codes such as ('CA', 'NY'), or 'US' for all"
+        raise ArgumentError("states", must, repr(states), f"Choose from {', '.join(_ROWS_2018)}.")
     return wanted
 
 
 def _load(
     wanted: list[str], year: int, nation: bool, data_home: PathLike | None, cache: bool
 ) -> tuple[dict[str, Column], list[str]]:
-    """Load the rows of the states, in their order, and say which of the states are samples."""
+    """Load the rows of the states, in their order; return also the states of which they are samples."""
     folder = data_folder(data_home)
     parts: dict[str, dict[str, Column]] = {}
     extracts = _EXTRACTS if year == 2018 and not nation else {}
     for state in wanted:
         # A file made of an official download is the most complete one, with weights; then the local extracts.
         content = find(extracts[state], folder) if state in extracts else None
-        if (folder / _kept(state, year)).is_file():
+        if (folder / _extract_name(state, year)).is_file():
             parts[state] = _download(state, year, data_home, cache)
         elif content is not None:
-            parts[state] = _parquet(content) if state == "CA" else _csv(content)
+            parts[state] = _parquet(content) if state == "CA" else parse_csv(content, np.int64)
     sampled = ["CA"] if "CA" in parts and "ROW" in parts["CA"] else []
     left = [state for state in wanted if state not in parts]
     files = (_files.ACS_US_TEST, _files.ACS_US_VALIDATION) if left and year == 2018 else ()
@@ -250,19 +233,13 @@ def _parquet(content: bytes) -> dict[str, Column]:
     return {name: column.astype("U2" if name == "STATE" else np.int64) for name, column in columns.items()}
 
 
-def _csv(content: bytes) -> dict[str, Column]:
-    header, *lines = content.decode("ascii").splitlines()
-    values = np.loadtxt(lines, delimiter=",", dtype=np.int64, ndmin=2)
-    return dict(zip(header.split(","), values.T, strict=True))
-
-
-def _kept(state: str, year: int) -> str:
+def _extract_name(state: str, year: int) -> str:
     return f"acs_income_{year}_{state.lower()}_pums.csv.gz"
 
 
 def _download(state: str, year: int, data_home: PathLike | None, cache: bool) -> dict[str, Column]:
     content = read_converted(
-        _kept(state, year),
+        _extract_name(state, year),
         f"acs_{year}_csv_p{state.lower()}.zip",
         _URL.format(year=year, state=state.lower()),
         lambda content, where: _convert(content, where, state, year),
@@ -270,7 +247,7 @@ def _download(state: str, year: int, data_home: PathLike | None, cache: bool) ->
         data_home=data_home,
         cache=cache,
     )
-    return _csv(content)
+    return parse_csv(content, np.int64)
 
 
 def _convert(content: bytes, where: PathLike, state: str, year: int) -> bytes:
@@ -280,17 +257,14 @@ def _convert(content: bytes, where: PathLike, state: str, year: int) -> bytes:
     try:
         raw: Any = pd.read_csv(io.BytesIO(text), usecols=[*_FEATURES, "PINCP", "PWGTP"])
     except ValueError as error:
-        raise ValueError(
-            f"'{where}' must hold the persons of {state} in {year}. Got a file that lacks what is needed: "
-            f"{error}. Download it again."
-        ) from error
+        got = f"a file that lacks what is needed: {error}"
+        must = f"hold the persons of {state} in {year}"
+        raise ArgumentError(str(where), must, got, "Download it again.") from error
     raw = raw[(raw["AGEP"] > 16) & (raw["PINCP"] > 100) & (raw["WKHP"] > 0) & (raw["PWGTP"] >= 1)].fillna(0)
     raw["PINCP"] = raw["PINCP"] > 50_000
     expected, tolerance = _ROWS_2018[state], 0 if state in _CERTAIN else 20
     if year == 2018 and abs(len(raw) - expected) > tolerance:
-        raise ValueError(
-            f"'{where}' must give {expected:,} rows of {state}. Got {len(raw):,}. The Census Bureau may have "
-            "released a new file: compare its documentation before you use it."
-        )
+        must, got = f"give {expected:,} rows of {state}", f"{len(raw):,}"
+        raise ArgumentError(str(where), must, got, f"The Census Bureau {NEW_FILE}")
     written: str = raw[[*_FEATURES, "PINCP", "PWGTP"]].astype(int).to_csv(index=False, lineterminator="\n")
     return written.encode("ascii")

@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 from sklearn.utils import Bunch
 
-from frhsic.datasets._fetch import PathLike, read
+from frhsic._files import PathLike
+from frhsic.datasets._fetch import read
 from frhsic.datasets._files import ADULT_TEST, ADULT_TRAIN
-from frhsic.datasets._frame import AsFrame, Column, check_as_frame, check_option, make_bunch
+from frhsic.datasets._frame import AsFrame, Column, check_as_frame, check_option, make_bunch, read_description
 
 _COLUMNS = [
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
@@ -18,37 +19,6 @@ _COLUMNS = [
     "income",
 ]  # fmt: skip
 _NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
-
-_DESCR = """
-Adult (Census Income)
-=====================
-
-Source: UCI Machine Learning Repository, dataset 2 (B. Becker, R. Kohavi, 1996), drawn from the Current
-Population Survey of 1994, https://archive.ics.uci.edu/dataset/2/adult. Licence: CC BY 4.0.
-
-Each row is a person older than 16 with an income. The target is 1 if the yearly income was above 50,000
-dollars. The sensitive attribute of the paper is age (17 to 90).
-
-What was done: blanks around the values and the full stop behind the labels of the test part were taken away.
-With missing="drop" (the paper's text) rows with a "?" are left out: 30,162 of 32,561 training rows and
-15,060 of 16,281 test rows remain. With missing="category" (the published scripts, n = 32,561 and d = 107
-after one-hot) "?" is a category of its own. fnlwgt, the survey weight, is both sample_weight and, as in the
-scripts, a feature.
-
-Known problems:
-
-- The threshold is high for 1994: the share above it is 24 %, and which methods look good depends on it
-  (Ding, Hardt, Miller, Schmidt, "Retiring Adult", 2021). The data are thirty years old; fetch_acs_income is
-  the successor.
-- fnlwgt says how many people a row stands for. It is no property of a person; drop it unless you compare
-  with the published figures.
-- education and education-num are the same variable twice. Ages above 90 are recorded as 90 (43 training
-  rows), capital gains above 99,998 as 99,999 (159 rows); 47 % of the training rows work exactly 40 hours a
-  week.
-- 24 training rows are exact copies of others, 3,465 if fnlwgt is left out.
-- "?" is not missing at random: occupation is missing wherever workclass is (1,836 training rows), and of the
-  rows with a "?" only 14 % have the target 1.
-"""
 
 
 def fetch_adult(
@@ -120,6 +90,6 @@ def fetch_adult(
         as_frame=as_frame,
         task="classification",
         codes=False,
-        description=_DESCR,
+        description=read_description("adult"),
     )
     return (bunch.data, bunch.target) if return_X_y else bunch

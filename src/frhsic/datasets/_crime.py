@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 from sklearn.utils import Bunch
 
-from frhsic.datasets._fetch import PathLike, read
+from frhsic._files import PathLike
+from frhsic.datasets._fetch import read
 from frhsic.datasets._files import CRIME
-from frhsic.datasets._frame import AsFrame, Column, check_as_frame, check_option, make_bunch
+from frhsic.datasets._frame import AsFrame, Column, check_as_frame, check_option, make_bunch, read_description
 
 _COLUMNS = [
     "state", "county", "community", "communityname", "fold", "population", "householdsize",
@@ -39,39 +40,6 @@ _COLUMNS = [
 ]  # fmt: skip
 _TARGET = "ViolentCrimesPerPop"
 _NOT_PREDICTIVE = 5  # state, county, community, communityname, fold come first
-
-_DESCR = """
-Communities and Crime (normalised)
-==================================
-
-Source: UCI Machine Learning Repository, dataset 183 (M. Redmond, 2009), from the 1990 census, the 1990 LEMAS
-survey of police departments and the 1995 FBI Uniform Crime Report,
-https://archive.ics.uci.edu/dataset/183/communities+and+crime. Licence: CC BY 4.0.
-
-Each row is a community. The target is the number of violent crimes per head, scaled to 0 to 1 by the donor.
-The sensitive attribute of the paper's text is racial composition, here racepctblack, the (scaled) share of
-Black people.
-
-What was done: the five columns that are not predictive (state, county, community, name, fold) are left out.
-With missing="impute" (the paper) the 22 columns with more than 20 % missing values are dropped and the one
-missing cell that remains is filled with the median of its column: 100 columns, of which one is sensitive (d
-= 99). With missing="keep" all 122 columns come with their gaps.
-
-The published scripts take column 6 of the file as sensitive. That is householdsize, not racial composition
-(column 7), which stays among their features: sensitive="householdsize" reproduces the published figures.
-
-Known problems:
-
-- The target counts crimes that the police recorded and reported. Communities where rape counts were missing
-  were left out by the donor, many of them in the Midwest.
-- Scaling was done column by column; values beyond three standard deviations were set to 0 or 1 (44
-  communities have target 1). Equal numbers in two columns do not mean equal shares: the four racial columns
-  do not add up to one.
-- The police columns (LEMAS) are missing for 1,675 communities, which have small departments: not at random.
-- Rows are places, not persons: a dependence on a share of a population says nothing about a person. Many
-  columns are near copies of each other (racepctblack and racePctWhite, householdsize and PersPerFam), so
-  that taking the sensitive column out of the data hides little.
-"""
 
 
 def fetch_crime(
@@ -136,6 +104,6 @@ def fetch_crime(
         as_frame=as_frame,
         task="regression",
         codes=False,
-        description=_DESCR,
+        description=read_description("crime"),
     )
     return (bunch.data, bunch.target) if return_X_y else bunch

@@ -12,18 +12,23 @@ import gzip
 import hashlib
 import io
 import os
-import uuid
 import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pooch
 import requests
+from numpy.typing import NDArray
 
-PathLike = str | os.PathLike[str]
+from frhsic._checks import ArgumentError
+from frhsic._files import PathLike, replacing
+
+NEW_FILE = "may have released a new file: compare its documentation before you use it."
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,12 @@ def data_folder(data_home: PathLike | None) -> Path:
 
 
 def find(file: File, folder: Path) -> bytes | None:
-    """Return the content of ``file`` if ``folder`` holds a copy, None if not; refuse a changed copy."""
+    """Return the content of ``file`` if ``folder`` holds a copy, None if not; raise for a changed copy."""
     for name, sha256 in file.copies.items():
         path = folder / name
         if path.is_file():
-            content = _checked(path.read_bytes(), sha256, name, path)
-            return _unpacked(content, path) if name.endswith(".gz") else content
+            content = _check_digest(path.read_bytes(), sha256, name, path)
+            return _unpack(content, path) if name.endswith(".gz") else content
     return None
 
 
@@ -71,7 +76,7 @@ def read(file: File, *, data_home: PathLike | None, cache: bool) -> bytes:
     if content is not None:
         return content
     reasons: list[str] = []
-    refused: ValueError | None = None
+    wrong: ValueError | None = None
     for url in file.urls:
         try:
             content = download(url)
@@ -81,16 +86,16 @@ def read(file: File, *, data_home: PathLike | None, cache: bool) -> bytes:
         try:
             if url.endswith(".zip"):
                 content = zip_member(content, lambda name: name == file.name, url)
-            content = _checked(content, file.copies[file.name], file.name, url)
+            content = _check_digest(content, file.copies[file.name], file.name, url)
         except ValueError as error:
-            refused = error
+            wrong = error
             continue
         if cache:
             _keep(folder / file.name, content)
         return content
-    if refused is not None:
-        raise refused
-    raise missing(file.copies, file.urls, folder, reasons)
+    if wrong is not None:
+        raise wrong
+    raise _missing_error(file.copies, file.urls, folder, reasons)
 
 
 def read_converted(
@@ -105,14 +110,14 @@ def read_converted(
 ) -> bytes:
     """Return the small table that ``convert`` makes of a large official file whose checksum is not known.
 
-    ``convert(content, where)`` refuses what has not the structure of that file. The table is kept as
+    ``convert(content, where)`` raises for a file of another structure. The table is kept as
     ``kept`` (in ``.gz``, whose own checksum guards it from then on); the official file is taken from the
     data folder under the name ``raw``, else from ``url``. ``instead`` names files that would have served as
     well, for the message.
     """
     folder = data_folder(data_home)
     if (folder / kept).is_file():
-        return _unpacked((folder / kept).read_bytes(), folder / kept)
+        return _unpack((folder / kept).read_bytes(), folder / kept)
     if (folder / raw).is_file():
         content = convert((folder / raw).read_bytes(), folder / raw)
     else:
@@ -120,7 +125,7 @@ def read_converted(
             arrived = download(url)
         except OSError as error:
             reason = f"{url} failed with {type(error).__name__}: {error}"
-            raise missing([raw, *instead], [url], folder, [reason]) from error
+            raise _missing_error([raw, *instead], [url], folder, [reason]) from error
         content = convert(arrived, url)
     if cache:
         _keep(folder / kept, gzip.compress(content, mtime=0))
@@ -147,13 +152,19 @@ def zip_member(content: bytes, wanted: Callable[[str], bool], where: PathLike) -
             if len(members) == 1:
                 return archive.read(members[0])
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise ValueError(
-            f"'{where}' must be a whole zip archive. Got {_looks_like(content)} ({error}). {_CURE}"
-        ) from error
-    raise ValueError(f"'{where}' must hold the data file once. Got {len(members)} such members. {_CURE}")
+        got = f"{_describe(content)} ({error})"
+        raise ArgumentError(str(where), "be a whole zip archive", got, _FIX) from error
+    raise ArgumentError(str(where), "hold the data file once", f"{len(members)} such members", _FIX)
 
 
-def missing(
+def parse_csv(content: bytes, dtype: type = np.float64) -> dict[str, NDArray[Any]]:
+    """Return the columns of a CSV of numbers by name."""
+    header, *lines = content.decode("ascii").splitlines()
+    values: NDArray[Any] = np.loadtxt(lines, delimiter=",", dtype=dtype, ndmin=2)
+    return dict(zip(header.split(","), values.T, strict=True))
+
+
+def _missing_error(
     names: Iterable[str], urls: Iterable[str], folder: Path, reasons: Iterable[str]
 ) -> FileNotFoundError:
     """Return the error that says what to do when a file is neither here nor to be had from its source."""
@@ -168,30 +179,26 @@ def missing(
     )
 
 
-_CURE = "Delete the file if it is on this machine and fetch it again; if nothing changes, the source has."
+_FIX = "Delete the file if it is on this machine and fetch it again; if nothing changes, the source has."
 
 
-def _checked(content: bytes, sha256: str, name: str, where: PathLike) -> bytes:
+def _check_digest(content: bytes, sha256: str, name: str, where: PathLike) -> bytes:
     got = hashlib.sha256(content).hexdigest()
     if got != sha256:
-        raise ValueError(
-            f"'{name}' must have the sha256 {sha256}. Got {_looks_like(content)} with {got} from "
-            f"{where}. {_CURE}"
-        )
+        got = f"{_describe(content)} with {got} from {where}"
+        raise ArgumentError(name, f"have the sha256 {sha256}", got, _FIX)
     return content
 
 
-def _unpacked(content: bytes, path: Path) -> bytes:
+def _unpack(content: bytes, path: Path) -> bytes:
     try:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"'{path.name}' must be a whole gzip file. Got {_looks_like(content)} in {path} "
-            f"({error}). {_CURE}"
-        ) from error
+        got = f"{_describe(content)} in {path} ({error})"
+        raise ArgumentError(path.name, "be a whole gzip file", got, _FIX) from error
 
 
-def _looks_like(content: bytes) -> str:
+def _describe(content: bytes) -> str:
     start = content[:512].lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html", b"<?xml")):
         return f"a web page of {len(content):,} bytes"
@@ -199,14 +206,10 @@ def _looks_like(content: bytes) -> str:
 
 
 def _keep(path: Path, content: bytes) -> None:
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            part.write_bytes(content)
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+        with replacing(path) as file:
+            file.write(content)
     except OSError as error:
         warnings.warn(
             f"'data_home' must be writable to keep {path.name}. Got {type(error).__name__}: {error}. The "

@@ -1,14 +1,17 @@
-"""Plain columns to a Bunch of pandas, polars or numpy tables, alike for every dataset."""
+"""The Bunch of every dataset: columns as pandas, polars or numpy tables."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Mapping, Sequence
+from importlib.resources import files
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
+
+from frhsic._checks import ArgumentError
 
 AsFrame = bool | Literal["pandas", "polars"]
 Column = NDArray[Any]
@@ -26,23 +29,19 @@ def library(name: str, why: str) -> Any:
 
 
 def check_as_frame(as_frame: AsFrame) -> None:
-    """Refuse an unknown or uninstalled kind of table before anything is downloaded."""
+    """Raise for an unknown or uninstalled kind of table before anything is downloaded."""
     if as_frame not in (True, False, "pandas", "polars"):
-        raise ValueError(
-            f"'as_frame' must be True, False, 'pandas' or 'polars'. Got {as_frame!r}. "
-            "Use True for pandas frames."
-        )
+        must = "be True, False, 'pandas' or 'polars'"
+        raise ArgumentError("as_frame", must, repr(as_frame), "Use True for pandas frames.")
     if as_frame is not False:
         _frames(as_frame)
 
 
 def check_option(argument: str, value: object, allowed: Sequence[object]) -> None:
-    """Refuse a value that is none of those allowed."""
+    """Raise ArgumentError unless the value is one of those allowed."""
     if value not in allowed:
-        raise ValueError(
-            f"'{argument}' must be one of {', '.join(map(repr, allowed))}. Got {value!r}. "
-            f"The default is {allowed[0]!r}."
-        )
+        must = f"be one of {', '.join(map(repr, allowed))}"
+        raise ArgumentError(argument, must, repr(value), f"The default is {allowed[0]!r}.")
 
 
 def make_bunch(
@@ -57,7 +56,7 @@ def make_bunch(
     codes: bool,
     description: str,
 ) -> Bunch:
-    """Put the sensitive columns aside and pack everything in the library that was asked for.
+    """Split off the sensitive columns and convert everything to the library that was asked for.
 
     ``columns`` are features and sensitive columns together, numbers or strings; those in ``categorical``
     become categories, which are the distinct values of the rows given. ``codes`` says that the paper fed
@@ -66,10 +65,8 @@ def make_bunch(
     names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     unknown = [name for name in names if name not in columns]
     if unknown or not names or len(set(names)) < len(names):
-        raise ValueError(
-            f"'sensitive' must name one or more different columns. Got {sensitive!r}. "
-            f"Choose from {', '.join(columns)}."
-        )
+        must, fix = "name one or more different columns", f"Choose from {', '.join(columns)}."
+        raise ArgumentError("sensitive", must, repr(sensitive), fix)
     packed = {name: _pack(name, values, name in categorical, as_frame) for name, values in columns.items()}
     features = [name for name in columns if name not in names]
     return Bunch(
@@ -84,12 +81,17 @@ def make_bunch(
         weight_name=None if weight is None else weight[0],
         task=task,
         codes=codes,
-        DESCR=description.strip() + "\n",
+        DESCR=description,
     )
 
 
+def read_description(name: str) -> str:
+    """Return the description of a dataset: its source, what was done to it, and its known problems."""
+    return files(__package__).joinpath("descriptions", f"{name}.rst").read_text(encoding="utf-8")
+
+
 def pack_series(name: str, values: Column, as_frame: AsFrame) -> Any:
-    """Pack a column that stands beside the data, strings as categories."""
+    """Convert a column beside the data, strings as categories."""
     column = _pack(name, values, values.dtype.kind == "U", as_frame)[0]
     if as_frame is False:
         return values
@@ -103,7 +105,7 @@ def _frames(as_frame: AsFrame) -> Any:
 
 
 def _pack(name: str, values: Column, categorical: bool, as_frame: AsFrame) -> tuple[Any, list[str]]:
-    """Return the column as its library likes it, and the names of its categories."""
+    """Return the column in its library's type, and the names of its categories."""
     if not categorical:
         return (_frames(as_frame).Series(name, values) if as_frame == "polars" else values), []
     found, codes = np.unique(values, return_inverse=True)

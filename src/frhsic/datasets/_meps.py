@@ -9,9 +9,19 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils import Bunch
 
-from frhsic.datasets._fetch import PathLike, data_folder, find, read, read_converted, zip_member
+from frhsic._checks import ArgumentError
+from frhsic._files import PathLike
+from frhsic.datasets._fetch import NEW_FILE, data_folder, find, parse_csv, read, read_converted, zip_member
 from frhsic.datasets._files import MEPS_2015, MEPS_2016, MEPS_2016_COUNT
-from frhsic.datasets._frame import AsFrame, Column, check_as_frame, check_option, library, make_bunch
+from frhsic.datasets._frame import (
+    AsFrame,
+    Column,
+    check_as_frame,
+    check_option,
+    library,
+    make_bunch,
+    read_description,
+)
 
 _COLUMNS = [
     "REGION", "AGE", "sex", "race", "MARRY", "FTSTU", "ACTDTY", "HONRDC", "RTHLTH", "MNHLTH", "HIBPDX",
@@ -33,42 +43,6 @@ _LAST_ROUND = [
 _RELEASES = {2015: ("h181", 19, 15_830), 2016: ("h192", 21, 15_675)}
 
 _URL = "https://meps.ahrq.gov/mepsweb/data_files/pufs/{release}ssp.zip"
-
-_DESCR = """
-MEPS (Medical Expenditure Panel Survey, Household Component)
-============================================================
-
-Source: Agency for Healthcare Research and Quality, full-year consolidated files HC-181 (2015, Panel 19) and
-HC-192 (2016, Panel 21), https://meps.ahrq.gov. Terms: AHRQ's data use agreement: statistical use only, no
-attempt to identify anyone.
-
-Each row is a person. The target is 1 for at least ten visits, nights or days of care in the year (office
-visits, outpatient visits, emergency visits, inpatient nights, home-health days); target="count" gives their
-number. The sensitive attribute of the paper is age (0 to 85).
-
-What was done: AIF360's filter (one panel; known region, age, marital status and asthma; no code below -1 in
-the other categories) and its 41 columns: 15,830 people in 2015, 15,675 in 2016. sex is 1 for women, race is
-1 for White people including Hispanics. Answers are categories with the survey's codes (-1: does not apply),
-age and three health scores are numbers. The survey weight is sample_weight, not a feature. features="paper"
-keeps what the paper names, as far as these columns hold it: sex, race, marital status, region, poverty,
-insurance and ten diagnoses (16 features; its 19 have schooling and two incomes as well). With missing="drop"
-people with a negative code in a feature that was kept are left out; then children go (diagnoses are asked of
-adults): 11,356 people of 18 to 85.
-
-Known problems:
-
-- Use of care is not need of care: those who are poorly insured use less at equal health. Do not read the
-  target as health (Obermeyer et al., Science 2019).
-- race is not AIF360's attribute, which counts only non-Hispanic White people as privileged.
-- The published scripts use both panels of HC-181 (n = 13,283, d = 19, codes as numbers), the text says Panel
-  19; that table cannot be rebuilt from these columns.
-- PCS42, MCS42 and K6SUM42 hold -1 or -9 where there is no score (40 % of the people, all children among
-  them): missing="nan" turns these into NaN. Ages above 85 are recorded as 85.
-- 736 people of 2015 (517 of 2016) have weight 0. The share of the target is 17.2 % (16.8 %) unweighted, 21.5
-  % (19.6 %) weighted. People of one household are not independent; the survey's strata are not in these
-  columns.
-- Five people of 2016 have no count (their target is 0); target="count" leaves them out.
-"""
 
 
 def fetch_meps(
@@ -149,7 +123,7 @@ def fetch_meps(
         as_frame=as_frame,
         task="classification" if target == "ten_or_more" else "regression",
         codes=True,
-        description=_DESCR,
+        description=read_description("meps"),
     )
     return (bunch.data, bunch.target) if return_X_y else bunch
 
@@ -159,7 +133,7 @@ def _load(year: int, count: bool, data_home: PathLike | None, cache: bool) -> di
     file = MEPS_2015 if year == 2015 else MEPS_2016
     content = find(file, data_folder(data_home))
     if content is not None and not (count and year == 2015):
-        table = _parse(content)
+        table = parse_csv(content)
         table["weight"], table["target"] = table.pop(f"PERWT{year - 2000}F"), table.pop("Probability")
         if count:
             # Y = log(count + 2), for the same people in the same order.
@@ -177,16 +151,10 @@ def _load(year: int, count: bool, data_home: PathLike | None, cache: bool) -> di
         data_home=data_home,
         cache=cache,
     )
-    table = _parse(content)
+    table = parse_csv(content)
     table["weight"], counts = table.pop(f"PERWT{year - 2000}F"), table.pop("COUNT")
     table["target"] = np.where(counts < 0, np.nan, counts) if count else (counts >= 10).astype(np.float64)
     return table
-
-
-def _parse(content: bytes) -> dict[str, Column]:
-    header, *lines = content.decode("ascii").splitlines()
-    values = np.loadtxt(lines, delimiter=",")
-    return dict(zip(header.split(","), values.T, strict=True))
 
 
 def _convert(content: bytes, where: PathLike, year: int) -> bytes:
@@ -210,19 +178,16 @@ def _convert(content: bytes, where: PathLike, year: int) -> bytes:
         raw: Any = pd.read_sas(io.BytesIO(transport), format="xport")
         raw = raw[[*official.values(), *uses, weight, "PANEL", "EDUCYR", "HIDEG"]]
     except (ValueError, KeyError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"'{where}' must hold the SAS transport file {release}.ssp of MEPS {year}. Got one that lacks "
-            f"what is needed: {error}. Download it again."
-        ) from error
+        wrong = f"one that lacks what is needed: {error}"
+        expected = f"hold the SAS transport file {release}.ssp of MEPS {year}"
+        raise ArgumentError(str(where), expected, wrong, "Download it again.") from error
     known = [c for name, c in official.items() if name not in ("sex", "race", "PCS42", "MCS42", "K6SUM42")]
-    must = [official[name] for name in ("REGION", "AGE", "MARRY", "ASTHDX")]
-    keep = (raw["PANEL"] == panel) & (raw[must] >= 0).all(axis=1)
+    required = [official[name] for name in ("REGION", "AGE", "MARRY", "ASTHDX")]
+    keep = (raw["PANEL"] == panel) & (raw[required] >= 0).all(axis=1)
     raw = raw[keep & (raw[[*known, "EDUCYR", "HIDEG"]] >= -1).all(axis=1)]
     if len(raw) != people:
-        raise ValueError(
-            f"'{where}' must give {people:,} people of Panel {panel}. Got {len(raw):,}. AHRQ may have "
-            "released a new file: compare its documentation before you use it."
-        )
+        expected = f"give {people:,} people of Panel {panel}"
+        raise ArgumentError(str(where), expected, f"{len(raw):,}", f"AHRQ {NEW_FILE}")
     table = raw[list(official.values())].set_axis(list(official), axis=1)
     table["sex"] = (table["sex"] == 2).astype(int)
     table["race"] = (table["race"] == 1).astype(int)

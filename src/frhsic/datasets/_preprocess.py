@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder
 from sklearn.utils import Bunch
 
+from frhsic._checks import ArgumentError
 from frhsic.datasets._frame import check_option
 
 _SEED = 42
@@ -50,17 +51,15 @@ def make_preprocessor(
            [0.25, 0.  , 1.  , 0.  ]])
     """
     check_option("categories", categories, ("paper", "onehot", "codes"))
-    levels: dict[str, list[str]] = bunch.categories
+    labels: dict[str, list[str]] = bunch.categories
     codes = bunch.codes if categories == "paper" else categories == "codes"
-    if codes and not all(_is_code(level) for names in levels.values() for level in names):
-        raise ValueError(
-            "'categories' must be 'onehot' where categories have names. Got 'codes' for data with text "
-            "categories. Use 'onehot'."
-        )
+    if codes and not all(_is_code(label) for names in labels.values() for label in names):
+        must, got = "be 'onehot' where categories have names", "'codes' for data with text categories"
+        raise ArgumentError("categories", must, got, "Use 'onehot'.")
     positions = isinstance(bunch.data, np.ndarray)
     place = {name: i if positions else name for i, name in enumerate(bunch.feature_names)}
-    numeric = [place[name] for name in bunch.feature_names if name not in levels]
-    categorical = [place[name] for name in bunch.feature_names if name in levels]
+    numeric = [place[name] for name in bunch.feature_names if name not in labels]
+    categorical = [place[name] for name in bunch.feature_names if name in labels]
     scaled = make_pipeline(SimpleImputer(strategy="median"), MinMaxScaler())
     if codes:
         encoded: Any = make_pipeline(
@@ -68,7 +67,7 @@ def make_preprocessor(
         )
     else:
         encoded = OneHotEncoder(
-            categories=[_values(names, positions) for name, names in levels.items()],
+            categories=[_values(names, positions) for names in labels.values()],
             handle_unknown="ignore",
             sparse_output=False,
         )
@@ -102,10 +101,8 @@ def paper_split(n_samples: int, *, repeat: int = 0) -> tuple[NDArray[np.int64], 
     (array([8, 1, 5, 0, 7, 2, 9, 4]), array([3, 6]))
     """
     if n_samples < 2 or repeat < 0:
-        raise ValueError(
-            f"'n_samples' must be at least 2 and 'repeat' at least 0. Got {n_samples!r} and {repeat!r}. "
-            "Pass the number of rows and a repeat from 0 to 4."
-        )
+        must, got = "be at least 2 and 'repeat' at least 0", f"{n_samples!r} and {repeat!r}"
+        raise ArgumentError("n_samples", must, got, "Pass the number of rows and a repeat from 0 to 4.")
     order = np.random.RandomState(_SEED + repeat).permutation(n_samples)
     n_train = int(0.8 * n_samples)
     return order[:n_train], order[n_train:]

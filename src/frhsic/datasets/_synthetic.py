@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from frhsic._checks import ArgumentError
+
 Array = NDArray[np.float64]
 RandomState = int | np.random.RandomState | np.random.Generator | None
 
@@ -47,7 +49,7 @@ def make_convergence(
     """
     _check_n(n_samples)
     if not -1 <= correlation <= 1:
-        raise ValueError(f"'correlation' must be between -1 and 1. Got {correlation!r}. The paper has 0.5.")
+        raise ArgumentError("correlation", "be between -1 and 1", repr(correlation), "The paper has 0.5.")
     rng = _generator(random_state)
     z = rng.normal(0, 1, n_samples)
     s = correlation * z + np.sqrt(1 - correlation**2) * rng.normal(0, 1, n_samples)
@@ -179,10 +181,8 @@ def make_sinusoidal(n_samples: int = 1000, *, frequency: int = 1, random_state: 
     """
     _check_n(n_samples)
     if frequency < 1 or frequency != int(frequency):
-        raise ValueError(
-            f"'frequency' must be a whole number from 1 on. Got {frequency!r}. "
-            "Otherwise X and S would not be uniform."
-        )
+        fix = "Otherwise X and S would not be uniform."
+        raise ArgumentError("frequency", "be a whole number from 1 on", repr(frequency), fix)
     rng = _generator(random_state)
     s = rng.uniform(-np.pi, np.pi, n_samples)
     x1 = rng.uniform(-np.pi, np.pi, n_samples)
@@ -289,21 +289,23 @@ def _generator(random_state: RandomState) -> Any:
         return random_state
     if isinstance(random_state, int | np.integer):
         return np.random.RandomState(random_state)
-    raise ValueError(
-        "'random_state' must be None, an int, a RandomState or a Generator. "
-        f"Got {type(random_state).__name__}. Pass an int for repeatable data."
+    raise ArgumentError(
+        "random_state",
+        "be None, an int, a RandomState or a Generator",
+        type(random_state).__name__,
+        "Pass an int for repeatable data.",
     )
 
 
 def _check_n(n_samples: int) -> None:
     if n_samples < 1:
-        raise ValueError(f"'n_samples' must be at least 1. Got {n_samples!r}. Ask for one row or more.")
+        raise ArgumentError("n_samples", "be at least 1", repr(n_samples), "Ask for one row or more.")
 
 
 def _uniform(n_samples: int, noise: float, random_state: RandomState) -> tuple[Any, Array]:
     _check_n(n_samples)
     if not noise > 0:
-        raise ValueError(f"'noise' must be above 0. Got {noise!r}. Use a small number for little noise.")
+        raise ArgumentError("noise", "be above 0", repr(noise), "Use a small number for little noise.")
     rng = _generator(random_state)
     return rng, rng.uniform(0, 1, n_samples)
 

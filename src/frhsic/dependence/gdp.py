@@ -8,7 +8,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from frhsic.data import Kind, Sensitive, refuse_not_finite
+from frhsic.data import Kind, Sensitive, check_finite
 from frhsic.dependence._base import Dependence
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._smoothing import (
@@ -138,7 +138,7 @@ class GDP(Dependence):
 
     def cells(self, s: Sensitive, w: Tensor | None = None) -> Cells:
         """Return the cells of S in which means are taken: those it was calibrated to, or of these rows."""
-        refuse_not_finite(s)
+        check_finite(s)
         return Cells.of(s, w) if self._cells is None else self._cells
 
     def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
@@ -180,7 +180,7 @@ def _smoothed(
 
 def _gathered(s: Sensitive, w: Tensor, z: Tensor, bandwidths: Sequence[float]) -> tuple[Tensor, Tensor]:
     """Return conditional means and the mass of S by categories and, in each, by levels or knots of a line."""
-    refuse_not_finite(s)
+    check_finite(s)
     lines = [j for j, kind in enumerate(s.kinds) if kind == "continuous"]
     others = [j for j, kind in enumerate(s.kinds) if kind == "categorical"]
     group = (

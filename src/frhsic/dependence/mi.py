@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from scipy.special import digamma
 from torch import Tensor
 
-from frhsic.data import Sensitive, refuse_not_finite
+from frhsic.data import Sensitive, check_finite
 from frhsic.dependence._base import Dependence
 
 Array = NDArray[np.float64]
@@ -65,7 +65,7 @@ class MutualInformation(Dependence):
                 "'weights' must be None for MutualInformation: no weighted form is derived. Got weights. "
                 "Use HSIC or DistanceCovariance."
             )
-        refuse_not_finite(s)
+        check_finite(s)
         if len(s) <= self.k:
             raise ValueError(
                 f"'z' must have more than k = {self.k} rows. Got {len(s)}. "

@@ -754,7 +754,7 @@ class FRHSICClassifier(ClassifierMixin, _Adapter):  # type: ignore[misc]
         """Go on training with other rows: one pass over them, in minibatches.
 
         Scales of X and S are those of the first call, so that its rows should be like all others, thousands
-        of them, and those of any call in random order (:func:`frhsic.sources.shuffled`). Needs ``lam``;
+        of them, and those of any call in random order (:func:`frhsic.sources.shuffle`). Needs ``lam``;
         ``epochs`` is not read. ``history_`` has a record for each call.
 
         Parameters

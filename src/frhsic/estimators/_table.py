@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, Self, TypeAlias
 
@@ -18,8 +18,9 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-# The door's own rules and words; a second reader of frames would drift away from it.
-from frhsic.data import _Block, _check_rows, _is_nan, _label, _numbers, _read, _rewrap, _settle, _show, _sort
+from frhsic._checks import ArgumentError
+from frhsic._text import list_names
+from frhsic.data import Block, read_blocks, to_label, wrap_native
 
 _Floats: TypeAlias = NDArray[np.float64]
 _Mask: TypeAlias = NDArray[np.bool_]
@@ -27,15 +28,15 @@ _Mask: TypeAlias = NDArray[np.bool_]
 _SCALINGS = ("standard", "minmax", "none")
 _STATE = {"scaling": str, "max_categories": int, "named": bool, "columns": list}
 _NUMERIC = {"kind": str, "name": str, "median": float, "center": float, "scale": float}
-_CATEGORICAL = {"kind": str, "name": str, "levels": list, "missing": bool}
+_CATEGORICAL = {"kind": str, "name": str, "categories": list, "missing": bool}
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Dense matrix of a table: numbers imputed and scaled, labels one-hot, columns in the order of the table.
 
     A number becomes ``(x - center) / scale`` with the training median for a missing x, a label one 0/1 column
-    per level. Integers, floats, decimals and booleans (0 and 1) are numbers, whatever their values; strings,
-    categories and enums are labels. Dates, durations, bytes and nested entries are refused.
+    per category. Integers, floats, decimals and booleans (0 and 1) are numbers, whatever their values.
+    Strings, categories and enums are labels. Dates, durations, bytes and nested entries are an error.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Center and scale are mean and standard deviation, or minimum and range, or 0 and 1. What is constant
         in training becomes 0 for good, unless "none" leaves it alone.
     max_categories : int, default=100
-        A label column with more levels in training is refused: it is probably an identifier.
+        A label column with more categories in training is an error: it is probably an identifier.
 
     Attributes
     ----------
@@ -56,9 +57,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Named columns are matched by name in ``transform``, in any order and from any frame library. Levels are
-    compared by their text and sorted; an unknown one becomes zeros. A missing label has a column of its own
-    if labels were missing in training, and becomes zeros otherwise.
+    Named columns are matched by name in ``transform``, in any order and from any frame library. Categories
+    are compared by their text and sorted; an unknown one becomes zeros. A missing label has a column of its
+    own if labels were missing in training, and becomes zeros otherwise.
 
     Examples
     --------
@@ -77,7 +78,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.max_categories = max_categories
 
     def fit(self, X: object, y: object = None) -> Self:  # noqa: ARG002
-        """Learn medians, scales and levels from ``X`` ``(n, d)``: a frame, a dict of columns or an array."""
+        """Learn medians, scales and categories from ``X`` ``(n, d)``: a frame, dict of columns or array."""
         self._check_params()
         named, table = _table(X)
         columns = [_learn(block, self.scaling, self.max_categories) for block in table.values()]
@@ -97,15 +98,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if input_features is not None:
             given = [str(name) for name in input_features]
             if self._named and given != names:
-                raise ValueError(
-                    "'input_features' must be the names in 'fit': input_features is not equal to "
-                    f"feature_names_in_. Got {_show(given)}. Leave 'input_features' out."
-                )
+                must = "be the names in 'fit': input_features is not equal to feature_names_in_"
+                raise ArgumentError("input_features", must, list_names(given), "Leave 'input_features' out.")
             if len(given) != len(names):
-                raise ValueError(
-                    "'input_features' must name every column: input_features should have length equal to "
-                    f"{len(names)}. Got {len(given)}. Leave 'input_features' out."
-                )
+                must = f"name every column: input_features should have length equal to {len(names)}"
+                raise ArgumentError("input_features", must, len(given), "Leave 'input_features' out.")
             names = given
         titles: dict[str, None] = {}
         for name, column in zip(names, self.columns_, strict=True):
@@ -153,13 +150,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_params(self) -> None:
         if not isinstance(self.scaling, str) or self.scaling not in _SCALINGS:
-            raise ValueError(
-                f"'scaling' must be one of {_show(_SCALINGS)}. Got {_show([self.scaling])}. Choose one."
-            )
+            must = f"be one of {list_names(_SCALINGS)}"
+            raise ArgumentError("scaling", must, list_names([self.scaling]), "Choose one.")
         most: object = self.max_categories
         if isinstance(most, bool) or not isinstance(most, numbers.Integral) or most < 1:
-            raise ValueError(
-                f"'max_categories' must be an integer of at least 1. Got {_show([most])}. Pass 100, say."
+            raise ArgumentError(
+                "max_categories", "be an integer of at least 1", list_names([most]), "Pass 100, say."
             )
 
     def _remember(self, columns: list[_Number | _Labels], named: bool) -> Self:
@@ -170,21 +166,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
         return self
 
-    def _match(self, named: bool, table: dict[str, _Block]) -> list[_Block]:
+    def _match(self, named: bool, table: dict[str, Block]) -> list[Block]:
         """Put columns into the order of ``fit``: by name, or by position if ``fit`` saw no names."""
         names = [column.name for column in self.columns_]
         if self._named and not named:
-            raise ValueError(
-                f"'X' must have the column names of 'fit', {_show(names)}. Got a table without names. "
-                "Pass a frame or a dict of columns."
-            )
+            must = f"have the column names of 'fit', {list_names(names)}"
+            raise ArgumentError("X", must, "a table without names", "Pass a frame or a dict of columns.")
         if self._named:
             absent = [name for name in names if name not in table]
             extra = [name for name in table if name not in names]
             if absent or extra:
                 raise ValueError(
-                    f"'X' must have the columns of 'fit'. Absent: {_show(absent) or 'none'}; "
-                    f"unknown: {_show(extra) or 'none'}. Add, drop or rename columns."
+                    f"'X' must have the columns of 'fit'. Absent: {list_names(absent) or 'none'}; "
+                    f"unknown: {list_names(extra) or 'none'}. Add, drop or rename columns."
                 )
         elif len(table) != len(names):
             raise ValueError(
@@ -205,46 +199,45 @@ class _Number:
     def to_dict(self) -> dict[str, Any]:
         return {"kind": "numeric", **asdict(self)}
 
-    def encode(self, block: _Block) -> _Floats:
+    def encode(self, block: Block) -> _Floats:
         block, missing = _settle_gaps(block)
         if missing.all():
             x = np.full(len(missing), self.median)
         elif block.array.dtype == object:
-            raise ValueError(
-                f"'X' must hold numbers{block.place} as in 'fit'. Got labels. Convert the column to numbers."
+            raise ArgumentError(
+                "X", f"hold numbers{block.place} as in 'fit'", "labels", "Convert the column to numbers."
             )
         else:
-            x = np.where(missing, self.median, _numbers(block, "X"))
+            x = np.where(missing, self.median, block.to_numbers())
         if self.scale == 0.0:
             return np.zeros_like(x)
         with np.errstate(all="ignore"):
             x = (x - self.center) / self.scale
-        # A number far outside the training range may leave what the door allows.
-        return _numbers(_Block(x, block.name), "X")
+        # A number far outside the training range may become too large.
+        return replace(block, array=x).to_numbers()
 
 
 @dataclass(frozen=True)
 class _Labels:
     name: str
-    levels: tuple[str, ...]
+    categories: tuple[str, ...]
     missing: bool
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        return tuple(f"_{level}" for level in self.levels) + ("_missing",) * self.missing
+        return tuple(f"_{category}" for category in self.categories) + ("_missing",) * self.missing
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": "categorical", **asdict(self), "levels": list(self.levels)}
+        return {"kind": "categorical", **asdict(self), "categories": list(self.categories)}
 
-    def encode(self, block: _Block) -> _Floats:
+    def encode(self, block: Block) -> _Floats:
         block, missing = _settle_gaps(block)
         if not missing.all() and block.array.dtype != object:
-            raise ValueError(
-                f"'X' must hold labels{block.place} as in 'fit'. Got numbers or booleans. "
-                "Convert the column to strings or categories."
-            )
-        code = {level: j for j, level in enumerate(self.levels)}
-        codes = np.full(len(missing), len(self.levels) if self.missing else -1)
+            must = f"hold labels{block.place} as in 'fit'"
+            fix = "Convert the column to strings or categories."
+            raise ArgumentError("X", must, "numbers or booleans", fix)
+        code = {category: j for j, category in enumerate(self.categories)}
+        codes = np.full(len(missing), len(self.categories) if self.missing else -1)
         codes[~missing] = [code.get(text, -1) for text in _texts(block.array[~missing])]
         rows = np.flatnonzero(codes >= 0)
         encoded = np.zeros((len(codes), len(self.suffixes)))
@@ -252,23 +245,20 @@ class _Labels:
         return encoded
 
 
-def _learn(block: _Block, scaling: str, max_categories: int) -> _Number | _Labels:
+def _learn(block: Block, scaling: str, max_categories: int) -> _Number | _Labels:
     block, missing = _settle_gaps(block)
     name = str(block.name)
     if missing.all():
-        raise ValueError(
-            f"'X' must hold at least one value{block.place} in training. Got missing values in all "
-            f"{len(missing)} rows. Drop the column."
-        )
+        must = f"hold at least one value{block.place} in training"
+        raise ArgumentError("X", must, f"missing values in all {len(missing)} rows", "Drop the column.")
     if block.array.dtype == object:
-        levels = sorted(set(_texts(block.array[~missing])))
-        if len(levels) > max_categories:
-            raise ValueError(
-                f"'X' must have at most {max_categories} levels{block.place}. Got {len(levels)}, like an "
-                "identifier. Drop it, join rare levels, turn text into numbers, or raise 'max_categories'."
-            )
-        return _Labels(name, tuple(levels), bool(missing.any()))
-    x = _numbers(block, "X")
+        categories = sorted(set(_texts(block.array[~missing])))
+        if len(categories) > max_categories:
+            got = f"{len(categories)}, like an identifier"
+            fix = "Drop it, join rare categories, turn text into numbers, or raise 'max_categories'."
+            raise ArgumentError("X", f"have at most {max_categories} categories{block.place}", got, fix)
+        return _Labels(name, tuple(categories), bool(missing.any()))
+    x = block.to_numbers()
     median = float(np.median(x[~missing]))
     x = np.where(missing, median, x)
     low, high = float(x.min()), float(x.max())
@@ -280,58 +270,45 @@ def _learn(block: _Block, scaling: str, max_categories: int) -> _Number | _Label
     return _Number(name, median, float(x.mean()), float(x.std()) if low < high else 0.0)
 
 
-def _table(x: object) -> tuple[bool, dict[str, _Block]]:
+def _table(x: object) -> tuple[bool, dict[str, Block]]:
     """Read a table into its columns, and whether they have names; those of an array are x0, x1, ..."""
-    # Before the door, to which scipy's "dok" format is a dict of columns.
+    # First, because scipy's "dok" format would be read as a dict of columns.
     if issparse(x):
         raise TypeError(f"'X' must be dense. Got a sparse '{type(x).__name__}'. Call '.toarray()' first.")
     # The words "Complex data ...", "0 feature(s) ..." and "Reshape your data" are those that the checks of
     # scikit-learn look for.
     if isinstance(x, np.ndarray) and x.dtype.kind == "c":
-        raise ValueError(
-            "'X' must hold numbers or labels. Got complex numbers. Complex data not supported: "
-            "pass the real and the imaginary part as two columns."
-        )
+        fix = "Complex data not supported: pass the real and the imaginary part as two columns."
+        raise ArgumentError("X", "hold numbers or labels", "complex numbers", fix)
     if isinstance(x, np.ndarray) and x.ndim == 2 and x.shape[1] == 0:
-        raise ValueError(
-            f"'X' must have columns. Got 0 feature(s) (shape={x.shape}) while a minimum of 1 is required. "
-            "Pass at least one column."
-        )
-    single = nw.dependencies.is_into_series(_rewrap(x))
-    blocks = [] if single else _read(x, "X")
+        got = f"0 feature(s) (shape={x.shape}) while a minimum of 1 is required"
+        raise ArgumentError("X", "have columns", got, "Pass at least one column.")
+    single = nw.dependencies.is_into_series(wrap_native(x))
+    blocks = [] if single else read_blocks(x, "X")
     if single or any(block.name is None and block.array.ndim == 1 for block in blocks):
-        raise ValueError(
-            "'X' must be a table with two dimensions. Got a single column or row. "
-            "Reshape your data to (rows, columns), or pass a frame."
-        )
-    _check_rows(blocks[0], "X")
+        fix = "Reshape your data to (rows, columns), or pass a frame."
+        raise ArgumentError("X", "be a table with two dimensions", "a single column or row", fix)
+    blocks[0].check_rows()
     if blocks[0].name is not None:
         return True, {str(block.name): block for block in blocks}
     columns = [column for block in blocks for column in block.columns()]
-    return False, {f"x{j}": _Block(column.array, f"x{j}") for j, column in enumerate(columns)}
+    return False, {f"x{j}": Block(column.array, "X", f"x{j}") for j, column in enumerate(columns)}
 
 
-def _settle_gaps(block: _Block) -> tuple[_Block, _Mask]:
-    """Settle a column that may have missing entries, and say which; its objects are labels, then."""
-    array = block.array
-    missing = np.isnan(array) if array.dtype.kind == "f" else np.zeros(len(array), dtype=bool)
-    if array.dtype == object:
-        entries = array.tolist()
-        sorts = {kind: _sort(kind) for kind in set(map(type, entries))}
-        gaps = (sorts[type(v)] == "missing" or (sorts[type(v)] == "number" and _is_nan(v)) for v in entries)
-        missing = np.fromiter(gaps, dtype=bool, count=len(entries))
-    if missing.all():
-        return block, missing
-    if missing.any():
-        # Filled rather than dropped, so that the door's messages count the rows right.
-        labels = block.labelled or all(isinstance(v, str) for v in array[~missing].tolist())
-        array = array.copy()
+def _settle_gaps(block: Block) -> tuple[Block, _Mask]:
+    """Settle a column that may have missing entries; return the mask of these too."""
+    missing = block.find_missing()
+    if missing.any() and not missing.all():
+        # Filled rather than dropped, so that error messages count the rows right.
+        labels = block.labelled or all(isinstance(v, str) for v in block.array[~missing].tolist())
+        array = block.array.copy()
         array[missing] = "" if labels else 0
-    return _settle(_Block(array, block.name, block.labelled), "X"), missing
+        block = replace(block, array=array)
+    return block if missing.all() else block.settle(), missing
 
 
 def _texts(array: NDArray[Any]) -> list[str]:
-    labels = map(_label, array.tolist())
+    labels = map(to_label, array.tolist())
     # pandas turns whole numbers that are categories into floats where one of them is missing.
     return [str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in labels]
 
@@ -343,16 +320,20 @@ def _restore(entry: object, j: int) -> _Number | _Labels:
         number = _Number(plain["name"], plain["median"], plain["center"], plain["scale"])
         finite = all(map(math.isfinite, (number.median, number.center, number.scale)))
         _demand(finite and number.scale >= 0, f"{where} finite numbers and no negative 'scale'", "others")
-        # What stands for a missing number must itself be one that the door allows.
+        # What stands for a missing number must itself be an accepted one.
         far = number.scale > 0 and abs((number.median - number.center) / number.scale) > 1e150
         _demand(not far, f"{where} a 'median' within 1e150 times 'scale' of 'center'", "another")
         return number
     plain = _fields(entry, _CATEGORICAL, where)
-    levels = plain["levels"]
+    categories = plain["categories"]
     _demand(plain["kind"] == "categorical", f"{where} the kind 'numeric' or 'categorical'", "another")
-    _demand(len(levels) > 0 and all(type(v) is str for v in levels), f"{where} levels of text", "others")
-    _demand(all(a < b for a, b in pairwise(levels)), f"{where} sorted and distinct levels", "others")
-    return _Labels(plain["name"], tuple(levels), plain["missing"])
+    _demand(
+        len(categories) > 0 and all(type(v) is str for v in categories),
+        f"{where} categories of text",
+        "others",
+    )
+    _demand(all(a < b for a, b in pairwise(categories)), f"{where} sorted and distinct categories", "others")
+    return _Labels(plain["name"], tuple(categories), plain["missing"])
 
 
 def _fields(x: Any, fields: dict[str, type], where: str) -> dict[str, Any]:
@@ -368,4 +349,4 @@ def _fields(x: Any, fields: dict[str, type], where: str) -> dict[str, Any]:
 
 def _demand(ok: bool, rule: str, got: str) -> None:
     if not ok:
-        raise ValueError(f"'state' must {rule}. Got {got}. Pass what 'get_state' returned, unchanged.")
+        raise ArgumentError("state", rule, got, "Pass what 'get_state' returned, unchanged.")

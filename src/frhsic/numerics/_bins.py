@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from frhsic.data import Sensitive, refuse_not_finite
+from frhsic.data import Sensitive, check_finite
 
 Binning = Literal["quantile", "width"]
 
@@ -29,7 +29,7 @@ def inner_edges(s: Sensitive, n_bins: int, binning: Binning) -> Tensor:
             f"'s' must have one column to be binned. Got {len(s.names)}. Choose one with s.columns([name])."
         )
     column = s.values[:, 0]
-    refuse_not_finite(s)
+    check_finite(s)
     if s.kinds[0] == "categorical":
         known = s.categories[0] if s.categories else None
         levels = int(column.max()) + 1 if known is None else len(known)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import torch
 
+from frhsic._files import replacing
 from frhsic.runners._work import Job, Unit
 from frhsic.sketching import HSICSketch
-from frhsic.sources import replacing
 
 _MARK = b"frhsic-partial 1\n"
 _DIGEST = 32

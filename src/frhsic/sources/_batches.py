@@ -1,7 +1,7 @@
-"""Files as record batches: which files are meant, what they say of themselves, and how each kind is read.
+"""Files as record batches: the list of files, their columns and types, and the reader of each kind.
 
-Columns and types of all files are looked at before a row is read, so that the missing column of the 37th file
-is an error at the start.
+Columns and types of all files are read before the first row, so that a missing column of the 37th file is an
+error at the start.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from frhsic.sources._files import (
-    SAMPLE,
-    Form,
-    check_placeholders,
-    check_separators,
-    check_text,
-    checked_batch,
-    csv_options,
-    form_of,
-    need_pyarrow,
-    open_parquet,
-    show,
+from frhsic._checks import ArgumentError
+from frhsic._text import list_names
+from frhsic.sources._arrow import check_text, csv_options, import_pyarrow, open_ipc, open_parquet, read_ipc
+from frhsic.sources._form import SAMPLE, Form, check_separators, detect_form, unpack_start
+from frhsic.sources._missing import check_placeholders
+from frhsic.sources._source import Piece, Source, check_count, select_columns
+from frhsic.sources._stores import (
+    fingerprint,
+    is_url,
+    list_files,
+    name_errors,
+    open_file,
+    read_start,
+    redact_url,
 )
-from frhsic.sources._source import Piece, Source, check_count, selected
-from frhsic.sources._stores import fingerprint, first_bytes, found, is_url, naming, opened, shown
-from frhsic.sources._streams import stream
+from frhsic.sources._streams import open_stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ def open_source(
 ) -> Source:
     """Open tables of any size, to be read as record batches in bounded memory.
 
-    Columns and types of all files are looked at before the first row is read.
+    Columns and types of all files are read before the first row.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def open_source(
     Raises
     ------
     ValueError, OSError
-        If there is no such file, if one is damaged, lacks a column or has one of another type: one sentence
-        that names the file.
+        If there is no such file, if one is damaged, lacks a column or has one of another type. The message
+        names the file.
 
     Examples
     --------
@@ -93,37 +93,36 @@ def open_source(
     ...     sum(batch.num_rows for batch in open_source(f"{folder}/*.parquet", columns=["age"]))
     2
     """
-    need_pyarrow()
+    import_pyarrow()
     check_count("batch_rows", batch_rows)
     check_count("piece_rows", piece_rows)
     if isinstance(columns, str) or (columns is not None and not columns):
-        raise ValueError(
-            f"'columns' must be a list of column names. Got {columns!r}. Write ['age', 'score'], say."
-        )
+        fix = "Write ['age', 'score'], say."
+        raise ArgumentError("columns", "be a list of column names", repr(columns), fix)
     wanted = None if columns is None else list(dict.fromkeys(columns))
     placeholders = check_placeholders(missing_values)
-    paths = _paths(where)
+    paths = _list_paths(where)
     if paths is None:
-        schema, read, rows = stream(where, wanted)
+        schema, read, rows = open_stream(where, wanted)
         return Source(schema, (Piece("stream", rows=rows),), read, batch_rows, allow_missing, placeholders)
-    schema, pieces = _pieces(paths, wanted, piece_rows, placeholders)
+    schema, pieces = _cut_pieces(paths, wanted, piece_rows, placeholders)
     read_file = partial(_read_file, placeholders=placeholders)
     return Source(schema, pieces, read_file, batch_rows, allow_missing, placeholders)
 
 
-def _paths(where: Any) -> list[str] | None:
-    """List all files that are meant, sorted; None if no paths came."""
+def _list_paths(where: Any) -> list[str] | None:
+    """List all files, sorted; None if ``where`` is no path."""
     several = list(where) if isinstance(where, (list, tuple)) else [where]
     if not all(isinstance(each, (str, os.PathLike)) for each in several) or not several:
         return None
     files = []
     for each in several:
         path = os.fspath(each)
-        inside = found(path)
+        inside = list_files(path)
         if not inside:
             what = "an empty folder" if not is_url(path) and os.path.isdir(path) else "none"
             raise FileNotFoundError(
-                f"'where' must name files that exist. Got {what} for '{shown(path)}'. Check the path."
+                f"'where' must name files that exist. Got {what} for '{redact_url(path)}'. Check the path."
             )
         files += inside
     files.sort()
@@ -131,17 +130,15 @@ def _paths(where: Any) -> list[str] | None:
     seen: set[str] = set()
     for path, target in zip(files, real, strict=True):
         if target in seen:
-            raise ValueError(
-                f"'where' must name each file once. Got '{shown(path)}' twice, as it is or through a link. "
-                "Leave one out."
-            )
+            got = f"'{redact_url(path)}' twice, as it is or through a link"
+            raise ArgumentError("where", "name each file once", got, "Leave one out.")
         seen.add(target)
     return files
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What a file says of itself before its rows are read."""
+class _Header:
+    """The columns and types of a file, read before its rows."""
 
     path: str
     fingerprint: str
@@ -150,17 +147,16 @@ class _Look:
     groups: tuple[int, ...] | None  # rows of each row group
 
 
-def _look(path: str, placeholders: tuple[str, ...] = ()) -> _Look:
+def _read_header(path: str, placeholders: tuple[str, ...] = ()) -> _Header:
     groups = None
-    with naming(path):
+    with name_errors(path):
         mark = fingerprint(path)
-        form = form_of(first_bytes(path, SAMPLE))
+        form = detect_form(*unpack_start(read_start(path, SAMPLE)))
         if form.compressed and form.name in ("parquet", "arrow"):
-            raise ValueError(
-                "'path' must be read from its end, which gzip does not allow. Got a Parquet or Arrow file in "
-                "gzip. Unpack it; Parquet compresses by itself."
-            )
-        with opened(path) as file:
+            got = "a Parquet or Arrow file in gzip"
+            fix = "Unpack it; Parquet compresses by itself."
+            raise ArgumentError("path", "be read from its end, which gzip does not allow", got, fix)
+        with open_file(path) as file:
             if form.name == "parquet":
                 with _parquet(file) as whole:
                     schema, facts = whole.schema_arrow, whole.metadata
@@ -171,73 +167,74 @@ def _look(path: str, placeholders: tuple[str, ...] = ()) -> _Look:
             else:
                 schema = _ipc(file, form).schema
         if not schema.names:
-            raise ValueError("'path' must be a table with columns. Got none. Check how the file was written.")
-    return _Look(path, mark, form, schema, groups)
+            raise ArgumentError("path", "be a table with columns", "none", "Check how the file was written.")
+    return _Header(path, mark, form, schema, groups)
 
 
-def _pieces(
+def _cut_pieces(
     paths: list[str], columns: list[str] | None, piece_rows: int, placeholders: tuple[str, ...]
 ) -> tuple[pa.Schema, tuple[Piece, ...]]:
-    look_at = partial(_look, placeholders=placeholders)
-    looks: Iterable[_Look]
+    read = partial(_read_header, placeholders=placeholders)
+    headers: Iterable[_Header]
     if any(map(is_url, paths)):
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            looks = list(pool.map(look_at, paths))
+            headers = list(pool.map(read, paths))
     else:
-        looks = map(look_at, paths)
+        headers = map(read, paths)
     schema, pieces = None, []
-    for look in looks:
-        schema = _joined(schema, look, columns, paths[0])
-        piece = partial(Piece, fingerprint=look.fingerprint, path=look.path, form=look.form)
-        cuts = _cuts(look.groups or (), piece_rows)
+    for header in headers:
+        schema = _join_schema(schema, header, columns, paths[0])
+        piece = partial(Piece, fingerprint=header.fingerprint, path=header.path, form=header.form)
+        cuts = _cut_groups(header.groups or (), piece_rows)
         if len(cuts) < 2:
-            pieces.append(piece(shown(look.path), rows=None if look.groups is None else sum(look.groups)))
+            pieces.append(
+                piece(redact_url(header.path), rows=None if header.groups is None else sum(header.groups))
+            )
             continue
         first = 0
         for start, stop in cuts:
-            rows = sum((look.groups or ())[start:stop])
-            name = f"{shown(look.path)}[{start}:{stop}]"
+            rows = sum((header.groups or ())[start:stop])
+            name = f"{redact_url(header.path)}[{start}:{stop}]"
             pieces.append(piece(name, rows=rows, first_row=first, row_groups=(start, stop)))
             first += rows
     if all(piece.rows == 0 for piece in pieces):
-        raise ValueError(
-            f"'where' must hold rows. Got 0 rows, in {len(paths)} files. Check how they were written."
-        )
+        got = f"0 rows, in {len(paths)} files"
+        raise ArgumentError("where", "hold rows", got, "Check how they were written.")
     return schema, tuple(pieces)
 
 
-def _joined(schema: pa.Schema | None, look: _Look, columns: list[str] | None, first: str) -> pa.Schema:
-    """Take one more file into the types that hold for all."""
-    pa = need_pyarrow()
-    name = f"'{shown(look.path)}'"
+def _join_schema(
+    schema: pa.Schema | None, header: _Header, columns: list[str] | None, first: str
+) -> pa.Schema:
+    """Join the types of one more file with those of the files before it."""
+    pa = import_pyarrow()
+    name = redact_url(header.path)
     wanted = columns if columns is not None or schema is None else list(schema.names)
-    mine = selected(look.schema, wanted, name)
-    if look.form.name == "csv":
-        with naming(look.path):
+    mine = select_columns(header.schema, wanted, f"'{name}'")
+    if header.form.name == "csv":
+        with name_errors(header.path):
             check_text(mine)
-            check_separators(look.form, mine.names)
+            check_separators(header.form, mine.names)
     if schema is None:
         return mine
-    if columns is None and len(mine.names) < len(look.schema.names):
-        more = [column for column in look.schema.names if column not in mine.names]
-        raise ValueError(
-            f"{name} must have the columns of '{shown(first)}'. Got also {show(more)}. "
-            "Name the columns to read: columns=[...]."
-        )
+    if columns is None and len(mine.names) < len(header.schema.names):
+        more = [column for column in header.schema.names if column not in mine.names]
+        got = f"also {list_names(more, 8)}"
+        fix = "Name the columns to read: columns=[...]."
+        raise ArgumentError(name, f"have the columns of '{redact_url(first)}'", got, fix)
     fields = []
     for before, now in zip(schema, mine, strict=True):
         try:
             both = pa.unify_schemas([pa.schema([before]), pa.schema([now])], promote_options="permissive")
         except pa.ArrowException:
-            raise ValueError(
-                f"{name} must have the types of the files before it. Got {now.type} in column "
-                f"{show([now.name])}, which was {before.type}. Write the file again with that type."
-            ) from None
+            got = f"{now.type} in column {list_names([now.name])}, which was {before.type}"
+            fix = "Write the file again with that type."
+            raise ArgumentError(name, "have the types of the files before it", got, fix) from None
         fields.append(both.field(0))
     return pa.schema(fields)
 
 
-def _cuts(groups: Sequence[int], piece_rows: int) -> list[tuple[int, int]]:
+def _cut_groups(groups: Sequence[int], piece_rows: int) -> list[tuple[int, int]]:
     """Cut row groups into runs with at least ``piece_rows`` rows each, but for the last."""
     cuts, start, rows = [], 0, 0
     for j, count in enumerate(groups):
@@ -253,7 +250,7 @@ def _read_file(
 ) -> Iterator[pa.RecordBatch]:
     form, names = piece.form, list(schema.names)
     assert form is not None  # noqa: S101  (a piece of a file has one)
-    with opened(piece.path) as file:
+    with open_file(piece.path) as file:
         if form.name == "parquet":
             with _parquet(file) as whole:
                 groups = list(range(*(piece.row_groups or (0, whole.num_row_groups))))
@@ -268,10 +265,7 @@ def _read_file(
             with _csv(file, form, schema, placeholders) as reader:
                 yield from reader
         else:
-            reader = _ipc(file, form, names)
-            many = form.name == "arrow"
-            batches = map(reader.get_batch, range(reader.num_record_batches)) if many else reader
-            yield from map(checked_batch, batches)
+            yield from read_ipc(_ipc(file, form, names), form)
 
 
 def _parquet(file: Any, at_once: Any = None) -> Any:
@@ -281,7 +275,7 @@ def _parquet(file: Any, at_once: Any = None) -> Any:
 
 
 def _fits(whole: Any, group: int, columns: Sequence[str]) -> bool:
-    """Tell whether the columns of a row group are small enough for one request."""
+    """Return whether the columns of a row group are small enough for one request."""
     facts = whole.metadata.row_group(group)
     chunks = [facts.column(j) for j in range(facts.num_columns)]
     wanted = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns]
@@ -294,22 +288,19 @@ def _csv(file: Any, form: Form, schema: pa.Schema | None = None, placeholders: t
     types = None if schema is None else dict(zip(schema.names, schema.types, strict=True))
     parse, convert = csv_options(form, None if types is None else list(types), types, placeholders)
     read = pyarrow.csv.ReadOptions(encoding=form.encoding, block_size=_BLOCK, use_threads=False)
-    plain = _unpacked(file, form)
+    plain = _unpack(file, form)
     return pyarrow.csv.open_csv(plain, read_options=read, parse_options=parse, convert_options=convert)
 
 
 def _ipc(file: Any, form: Form, columns: list[str] | None = None) -> Any:
-    ipc = need_pyarrow().ipc
-    start = ipc.open_file if form.name == "arrow" else ipc.open_stream
-    whole = start(_unpacked(file, form))
+    whole = open_ipc(_unpack(file, form), form)
     if columns is None:
         return whole
     file.seek(0)
-    options = ipc.IpcReadOptions(
-        included_fields=list(map(whole.schema.names.index, columns)), use_threads=False
-    )
-    return start(_unpacked(file, form), options=options)
+    fields = list(map(whole.schema.names.index, columns))
+    options = import_pyarrow().ipc.IpcReadOptions(included_fields=fields, use_threads=False)
+    return open_ipc(_unpack(file, form), form, options=options)
 
 
-def _unpacked(file: Any, form: Form) -> Any:
-    return need_pyarrow().CompressedInputStream(file, "gzip") if form.compressed else file
+def _unpack(file: Any, form: Form) -> Any:
+    return import_pyarrow().CompressedInputStream(file, "gzip") if form.compressed else file

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from frhsic.sources._files import need_pyarrow
+from frhsic._checks import ArgumentError
+from frhsic.sources._arrow import import_pyarrow
 from frhsic.sources._source import Source, check_count
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _OPEN = 4
 
 
-def shuffled(
+def shuffle(
     source: Source,
     *,
     batch_rows: int = 65_536,
@@ -52,37 +53,35 @@ def shuffled(
     >>> import pyarrow as pa
     >>> from frhsic.sources import open_source
     >>> source = open_source(pa.table({"age": range(10)}))
-    >>> [batch["age"].to_pylist() for batch in shuffled(source, batch_rows=5, random_state=0)]
+    >>> [batch["age"].to_pylist() for batch in shuffle(source, batch_rows=5, random_state=0)]
     [[4, 6, 2, 7, 3], [5, 9, 0, 8, 1]]
     """
     check_count("batch_rows", batch_rows)
     check_count("buffer_rows", buffer_rows)
     if buffer_rows < 2 * batch_rows:
-        raise ValueError(
-            f"'buffer_rows' must be at least two batches, {2 * batch_rows}. Got {buffer_rows}. "
-            "Use a larger buffer or smaller batches."
-        )
-    return _mixed(source, batch_rows, buffer_rows, np.random.default_rng(random_state))
+        must, fix = f"be at least two batches, {2 * batch_rows}", "Use a larger buffer or smaller batches."
+        raise ArgumentError("buffer_rows", must, buffer_rows, fix)
+    return _mix(source, batch_rows, buffer_rows, np.random.default_rng(random_state))
 
 
-def _mixed(
+def _mix(
     source: Source, batch_rows: int, buffer_rows: int, rng: np.random.Generator
 ) -> Iterator[pa.RecordBatch]:
     held: list[pa.RecordBatch] = []
     count = 0
-    for batch in _interleaved(source, rng):
+    for batch in _interleave(source, rng):
         held.append(batch)
         count += batch.num_rows
         if count < buffer_rows:
             continue
-        mixed = _permuted(held, rng)
+        mixed = _permute(held, rng)
         # Whole batches, about half of the buffer: what stays is at least one, or the end would be short.
         out = max(buffer_rows // 2 // batch_rows, 1) * batch_rows
         for start in range(0, out, batch_rows):
             yield mixed.slice(start, batch_rows)
         held, count = [mixed.slice(out)], count - out
     if count:
-        mixed = _permuted(held, rng)
+        mixed = _permute(held, rng)
         starts = list(range(0, count, batch_rows))
         if len(starts) > 1 and count - starts[-1] < batch_rows / 2:
             starts.pop()
@@ -90,7 +89,7 @@ def _mixed(
             yield mixed.slice(start, stop - start)
 
 
-def _interleaved(source: Source, rng: np.random.Generator) -> Iterator[pa.RecordBatch]:
+def _interleave(source: Source, rng: np.random.Generator) -> Iterator[pa.RecordBatch]:
     """Yield the batches of all pieces, of some of them in turn by chance."""
     waiting = [source.pieces[j] for j in rng.permutation(len(source.pieces))][::-1]
     reading: list[Iterator[pa.RecordBatch]] = []
@@ -105,7 +104,7 @@ def _interleaved(source: Source, rng: np.random.Generator) -> Iterator[pa.Record
             yield batch
 
 
-def _permuted(batches: Sequence[pa.RecordBatch], rng: np.random.Generator) -> pa.RecordBatch:
-    arrow = need_pyarrow()
+def _permute(batches: Sequence[pa.RecordBatch], rng: np.random.Generator) -> pa.RecordBatch:
+    arrow = import_pyarrow()
     (whole,) = arrow.Table.from_batches(batches).combine_chunks().to_batches()
     return whole.take(arrow.array(rng.permutation(whole.num_rows)))

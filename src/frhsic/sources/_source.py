@@ -1,4 +1,4 @@
-"""What a source is: a table of any size, its independent pieces, and the record batches of each."""
+"""A source: a table of any size, its independent pieces, and the record batches of each."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from frhsic.sources._files import (
-    Form,
-    absent_columns,
-    drop_missing,
-    need_pyarrow,
-    show,
-    without_placeholders,
-)
-from frhsic.sources._stores import fingerprint, naming, shown
+from frhsic._checks import ArgumentError
+from frhsic._text import list_names
+from frhsic.sources._arrow import import_pyarrow
+from frhsic.sources._form import Form
+from frhsic.sources._missing import drop_missing, replace_placeholders
+from frhsic.sources._stores import fingerprint, name_errors, redact_url
+from frhsic.sources._tables import absent_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +68,7 @@ class Source:
     batch_rows : int
         The most rows of a batch.
     allow_missing : bool
-        Whether batches may hold missing values; if not, reading them refuses.
+        Whether batches may hold missing values; if not, reading one is an error.
     missing_values : tuple of str
         Placeholders that are read as missing values.
 
@@ -122,23 +120,21 @@ class Source:
         OSError
             If it cannot be opened. Both name the file.
         """
-        name = shown(piece.path) or piece.name
-        # What comes out of somebody's own iterator is theirs to word.
-        with naming(piece.path) if piece.path else contextlib.nullcontext():
+        name = redact_url(piece.path) or piece.name
+        # Errors of the caller's own iterator are left as they are.
+        with name_errors(piece.path) if piece.path else contextlib.nullcontext():
             _check_unchanged(piece)
             count = 0
             for large in self._read(piece, self.schema, self.batch_rows):
-                whole = without_placeholders(_as_schema(large, self.schema, name), self.missing_values)
+                whole = replace_placeholders(_as_schema(large, self.schema, name), self.missing_values)
                 for batch in _cut(whole, self.batch_rows):
                     if not self.allow_missing:
                         _check_missing(batch, name, piece.first_row + count)
                     count += batch.num_rows
                     yield batch
             if piece.rows is not None and count != piece.rows:
-                raise ValueError(
-                    f"'{name}' must have the {piece.rows} rows that it announces. Got {count}. "
-                    "Check how the file was written."
-                )
+                must = f"have the {piece.rows} rows that it announces"
+                raise ArgumentError(name, must, count, "Check how the file was written.")
             _check_unchanged(piece)
 
     def sample(self, rows: int = 5_000, pieces: int = 20) -> pa.Table:
@@ -157,7 +153,7 @@ class Source:
                     left -= found[-1].num_rows
                     if left <= 0:
                         break
-        return need_pyarrow().Table.from_batches(found, self.schema).slice(0, rows)
+        return import_pyarrow().Table.from_batches(found, self.schema).slice(0, rows)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for piece in self.pieces:
@@ -170,37 +166,34 @@ class Source:
             parts[0] += f" in {len(self.pieces)} pieces"
         if self.rows is not None:
             parts.append(f"{self.rows:,} rows")
-        return f"Source({', '.join(parts)}, columns {show(self.columns)})"
+        return f"Source({', '.join(parts)}, columns {list_names(self.columns, 8)})"
 
 
 def check_count(name: str, value: object) -> None:
-    """Refuse what is no number of rows."""
+    """Raise ArgumentError unless it is a number of rows."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"'{name}' must be a positive whole number. Got {value!r}. Try the default.")
+        raise ArgumentError(name, "be a positive whole number", repr(value), "Try the default.")
 
 
 def _check_unchanged(piece: Piece) -> None:
     if piece.path and fingerprint(piece.path) != piece.fingerprint:
-        raise ValueError(
-            "'path' must stay as it was when the source was opened. Got a file that has changed since. "
-            "Open the source again once nothing writes to it."
-        )
+        got = "a file that has changed since"
+        fix = "Open the source again once nothing writes to it."
+        raise ArgumentError("path", "stay as it was when the source was opened", got, fix)
 
 
 def _as_schema(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.RecordBatch:
     """Take the columns of a schema, in its order, each as its type."""
     if batch.schema.equals(schema):
         return batch
-    pa = need_pyarrow()
+    pa = import_pyarrow()
     arrays = []
     for wanted in schema:
         try:
             arrays.append(batch.column(wanted.name).cast(wanted.type))
         except (KeyError, pa.ArrowException):  # which quotes the data
-            raise ValueError(
-                f"'{source}' must have column {show([wanted.name])} as {wanted.type} in all its rows. "
-                "Got none or others. Check how it was written."
-            ) from None
+            must = f"have column {list_names([wanted.name])} as {wanted.type} in all its rows"
+            raise ArgumentError(source, must, "none or others", "Check how it was written.") from None
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -212,7 +205,7 @@ def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 def _check_missing(batch: pa.RecordBatch, source: str, before: int) -> None:
     import pyarrow.compute as pc
 
-    pa = need_pyarrow()
+    pa = import_pyarrow()
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         floating = pa.types.is_floating(column.type)
         if column.null_count == 0 and not floating:
@@ -226,34 +219,33 @@ def _check_missing(batch: pa.RecordBatch, source: str, before: int) -> None:
         count = pc.sum(gaps).as_py()
         if count:
             first = before + pc.index(gaps, True).as_py()
-            cure = "Fill or drop these rows, "
+            fix = "Fill or drop these rows, "
             if source == QUERY:
-                cure = f"Add 'WHERE {name[:60]} IS NOT NULL' to the query, "
-            raise ValueError(
-                f"'{source}' must have no missing values in column {show([name])}. Got {count} (null or NaN) "
-                f"in its first {before + batch.num_rows} rows, the first in row {first}. {cure}{_OR_ALLOW}"
-            )
+                fix = f"Add 'WHERE {name[:60]} IS NOT NULL' to the query, "
+            must = f"have no missing values in column {list_names([name])}"
+            rows = f"in its first {before + batch.num_rows} rows, the first in row {first}"
+            raise ArgumentError(source, must, f"{count} (null or NaN) {rows}", fix + _OR_ALLOW)
 
 
-def selected(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
+def select_columns(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
     """Choose columns of a table by name; each must be there, once."""
     names = list(schema.names)
     wanted = names if columns is None else columns
     absent = [column for column in wanted if column not in names]
     if absent:
-        raise ValueError(absent_columns("columns", absent, names, where))
+        raise absent_error("columns", absent, names, where)
     doubled = [column for column in wanted if names.count(column) > 1]
     if doubled:
         raise ValueError(
-            f"names of columns must be distinct in {where}. Got {show(doubled[:1])} twice. "
+            f"names of columns must be distinct in {where}. Got {list_names(doubled[:1])} twice. "
             "Rename one of the two."
         )
-    return need_pyarrow().schema([(column, _plain(schema.field(column).type)) for column in wanted])
+    return import_pyarrow().schema([(column, _plain(schema.field(column).type)) for column in wanted])
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Take categories of text as text: another file may have text, and the door is faster with it."""
-    pa = need_pyarrow()
+    """Take categories of text as text: another file may have text, which is also faster to convert."""
+    pa = import_pyarrow()
     if not pa.types.is_dictionary(kind):
         return kind
     text = pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)

@@ -18,7 +18,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from frhsic.sources._files import need_pyarrow, show
+from frhsic._checks import ArgumentError
+from frhsic._text import list_names
+from frhsic.sources._arrow import import_pyarrow
 from frhsic.sources._source import QUERY, Piece, Source, check_count
 from frhsic.sources._streams import Stream
 
@@ -81,32 +83,33 @@ def open_sql(database: str, query: str, *, batch_rows: int = 65_536, allow_missi
     ValueError: 'database' must be a PostgreSQL URL, or name an environment variable that holds one.
     Got 'BANK_DATABASE', which is not set. Set it to postgresql://user:password@host/name.
     """
-    address = _address(database)
+    address = _parse_address(database)
     del database  # from here on no frame of ours holds it in the clear
     if address.problem:
         raise ValueError(address.problem)
-    need_pyarrow()
+    import_pyarrow()
     check_count("batch_rows", batch_rows)
     snapshot = _Snapshot(address)
     try:
-        schema = _schema(snapshot, query)
+        schema = _read_schema(snapshot, query)
     except BaseException:
         snapshot.close()  # a traceback may keep it alive
         raise
-    return Source(schema, (Piece(QUERY),), Stream(partial(_rows, snapshot, query)), batch_rows, allow_missing)
+    return Source(
+        schema, (Piece(QUERY),), Stream(partial(_read_rows, snapshot, query)), batch_rows, allow_missing
+    )
 
 
-def _schema(snapshot: _Snapshot, query: str) -> pa.Schema:
-    with _asking(snapshot) as cursor:
-        whole = _asked(lambda: cursor.adbc_execute_schema(query))
+def _read_schema(snapshot: _Snapshot, query: str) -> pa.Schema:
+    with _open_cursor(snapshot) as cursor:
+        whole = _ask(lambda: cursor.adbc_execute_schema(query))
     if not whole.names:
-        raise ValueError("'query' must return columns. Got none. Write a SELECT.")
+        raise ArgumentError("query", "return columns", "none", "Write a SELECT.")
     doubled = [name for name in whole.names if whole.names.count(name) > 1]
     if doubled:
-        raise ValueError(
-            f"'query' must return columns of distinct names. Got {show(doubled[:1])} twice. Write: x AS name."
-        )
-    return need_pyarrow().schema([(column.name, _type(column)) for column in whole])
+        got = f"{list_names(doubled[:1])} twice"
+        raise ArgumentError("query", "return columns of distinct names", got, "Write: x AS name.")
+    return import_pyarrow().schema([(column.name, _choose_type(column)) for column in whole])
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +121,7 @@ class _Address:
     problem: str = ""
 
 
-def _address(database: str) -> _Address:
+def _parse_address(database: str) -> _Address:
     """Find the URL. Errors are raised by whoever calls, because this frame knows it."""
     if "://" not in database:
         # What is no name may be a connection string with a password in it.
@@ -152,12 +155,12 @@ class _Snapshot:
 
     def __init__(self, address: _Address) -> None:
         self.address = address
-        connection = _connected(address)
+        connection = _connect(address)
         self.close = weakref.finalize(self, _close, connection)
         with connection.cursor() as cursor:
-            _asked(lambda: cursor.execute(_BEGIN))
-            _asked(lambda: cursor.execute("select pg_export_snapshot() as name"))
-            self.name: str = _asked(cursor.fetchone)[0]
+            _ask(lambda: cursor.execute(_BEGIN))
+            _ask(lambda: cursor.execute("select pg_export_snapshot() as name"))
+            self.name: str = _ask(cursor.fetchone)[0]
 
 
 def _close(connection: Any) -> None:
@@ -165,7 +168,7 @@ def _close(connection: Any) -> None:
         connection.close()
 
 
-def _connected(address: _Address) -> Any:
+def _connect(address: _Address) -> Any:
     try:
         from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
     except ImportError as error:
@@ -174,7 +177,7 @@ def _connected(address: _Address) -> Any:
     try:
         connection = dbapi.connect(address.url)
     except Exception as error:
-        why = _refusal(str(error))
+        why = _describe_refusal(str(error))
     if connection is None:
         raise ConnectionError(
             f"'database' must be reachable with this user and password. Got {why} from {address.host}. "
@@ -184,10 +187,10 @@ def _connected(address: _Address) -> Any:
 
 
 @contextlib.contextmanager
-def _asking(snapshot: _Snapshot) -> Iterator[Any]:
-    """Connect, and begin a transaction that may only read what the snapshot shows."""
-    with _connected(snapshot.address) as connection, connection.cursor() as cursor:
-        _asked(lambda: cursor.execute(_BEGIN))
+def _open_cursor(snapshot: _Snapshot) -> Iterator[Any]:
+    """Connect and begin a read-only transaction on the snapshot."""
+    with _connect(snapshot.address) as connection, connection.cursor() as cursor:
+        _ask(lambda: cursor.execute(_BEGIN))
         try:
             cursor.execute(f"set transaction snapshot '{snapshot.name}'")
         except Exception:
@@ -203,21 +206,21 @@ def _asking(snapshot: _Snapshot) -> Iterator[Any]:
         yield cursor
 
 
-def _refusal(text: str) -> str:
+def _describe_refusal(text: str) -> str:
     return next((ours for theirs, ours in _REFUSALS.items() if theirs in text), "a refusal")
 
 
-def _asked(call: Callable[[], Any]) -> Any:
-    """Let the database do something; tell in our words what it says against it."""
+def _ask(call: Callable[[], Any]) -> Any:
+    """Call the database; put its objection into our words."""
     why = ""
     try:
         return call()
     except Exception as error:
-        why = _objection(error)
+        why = _describe_objection(error)
     raise ValueError(f"'query' must be a SELECT that runs to its end. Got {why}.")
 
 
-def _objection(error: Exception) -> str:
+def _describe_objection(error: Exception) -> str:
     from adbc_driver_manager import Error
 
     state = (error.sqlstate or "") if isinstance(error, Error) else ""
@@ -232,24 +235,25 @@ def _objection(error: Exception) -> str:
     return f"an error while it ran{code}. The server's own tools show its words, which may quote the data"
 
 
-def _rows(snapshot: _Snapshot, query: str, _columns: list[str], _batch_rows: int) -> Iterator[pa.RecordBatch]:
-    with _asking(snapshot) as cursor:
+def _read_rows(
+    snapshot: _Snapshot, query: str, _columns: list[str], _batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    with _open_cursor(snapshot) as cursor:
         cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
-        _asked(lambda: cursor.execute(query))
-        with _asked(cursor.fetch_record_batch) as reader:
-            while (batch := _asked(lambda: next(reader, None))) is not None:
+        _ask(lambda: cursor.execute(query))
+        with _ask(cursor.fetch_record_batch) as reader:
+            while (batch := _ask(lambda: next(reader, None))) is not None:
                 yield batch
 
 
-def _type(column: pa.Field) -> pa.DataType:
+def _choose_type(column: pa.Field) -> pa.DataType:
     """Return the type that a column of a result is to have."""
-    pa = need_pyarrow()
+    pa = import_pyarrow()
     kind = (column.metadata or {}).get(b"POSTGRESQL:type", b"").decode()
     if kind == "numeric":
         return pa.float64()  # the driver gives its digits as text, which would pass for labels
     if kind == "money" or isinstance(column.type, pa.BaseExtensionType):
-        raise ValueError(
-            f"'query' must return numbers, labels or truth values. Got type {kind or column.type} in column "
-            f"{show([column.name])}. Write CAST(x AS numeric) or CAST(x AS text) in the query."
-        )
+        got = f"type {kind or column.type} in column {list_names([column.name])}"
+        fix = "Write CAST(x AS numeric) or CAST(x AS text) in the query."
+        raise ArgumentError("query", "return numbers, labels or truth values", got, fix)
     return column.type

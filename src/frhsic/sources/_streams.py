@@ -1,4 +1,4 @@
-"""What only this process can read: Arrow data in memory, datasets, lazy frames and iterators of batches."""
+"""Data that only this process can read: Arrow data in memory, datasets, lazy frames, iterators of batches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import narwhals as nw
 
-from frhsic.sources._files import need_pyarrow
-from frhsic.sources._source import Piece, selected
+from frhsic._checks import ArgumentError
+from frhsic.sources._arrow import import_pyarrow
+from frhsic.sources._source import Piece, select_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +22,7 @@ _Start: TypeAlias = "Callable[[list[str], int], Iterable[pa.RecordBatch]]"
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """What reads a source of one piece."""
+    """The reader of a source of one piece."""
 
     start: _Start = field(repr=False)
 
@@ -35,25 +36,28 @@ class Stream:
         )
 
 
-def stream(where: Any, columns: Sequence[str] | None) -> tuple[pa.Schema, Stream, int | None]:
-    """Tell of anything but paths its columns, how it is read, and how many rows it has if that is known."""
-    pa = need_pyarrow()
+def open_stream(where: Any, columns: Sequence[str] | None) -> tuple[pa.Schema, Stream, int | None]:
+    """Return the columns of anything but paths, its reader, and its number of rows if that is known."""
+    pa = import_pyarrow()
     import pyarrow.dataset
 
     rows = None
     if isinstance(where, pa.RecordBatch):
         where = [where]
     if isinstance(where, (list, tuple)) and where and all(isinstance(b, pa.RecordBatch) for b in where):
-        schema, start, rows = where[0].schema, _again(lambda: where), sum(b.num_rows for b in where)
+        schema, start, rows = where[0].schema, _restart(lambda: where), sum(b.num_rows for b in where)
     elif isinstance(where, pa.Table):
-        schema, start, rows = where.schema, _again(where.to_batches), where.num_rows
+        schema, start, rows = where.schema, _restart(where.to_batches), where.num_rows
     elif isinstance(where, pyarrow.dataset.Dataset):
-        schema, start = where.schema, _dataset(where)
+        schema, start = where.schema, _scan_dataset(where)
     elif nw.dependencies.is_polars_lazyframe(where):
         polars = nw.dependencies.get_polars()
-        schema, start = polars.DataFrame(schema=where.collect_schema()).to_arrow().schema, _lazy(where)
+        schema, start = (
+            polars.DataFrame(schema=where.collect_schema()).to_arrow().schema,
+            _collect_lazy(where),
+        )
     elif isinstance(where, (pa.RecordBatchReader, Iterator)):
-        schema, start = _once(where)
+        schema, start = _read_once(where)
     else:
         try:
             schema = pa.RecordBatchReader.from_stream(where).schema
@@ -63,15 +67,15 @@ def stream(where: Any, columns: Sequence[str] | None) -> tuple[pa.Schema, Stream
                 f"Got a '{type(where).__name__}' of something else. Pass a path, a pattern such as "
                 "'scores/*.parquet', a pyarrow Dataset, Table or reader, or a Polars LazyFrame."
             ) from None
-        start = _again(lambda: pa.RecordBatchReader.from_stream(where))
-    return selected(schema, columns, "'where'"), Stream(start), rows
+        start = _restart(lambda: pa.RecordBatchReader.from_stream(where))
+    return select_columns(schema, columns, "'where'"), Stream(start), rows
 
 
-def _again(batches: Callable[[], Iterable[pa.RecordBatch]]) -> _Start:
+def _restart(batches: Callable[[], Iterable[pa.RecordBatch]]) -> _Start:
     return lambda _columns, _batch_rows: batches()
 
 
-def _dataset(dataset: Any) -> _Start:
+def _scan_dataset(dataset: Any) -> _Start:
     from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, ParquetFragmentScanOptions
 
     options = None
@@ -90,7 +94,7 @@ def _dataset(dataset: Any) -> _Start:
     ).to_batches()
 
 
-def _lazy(frame: Any) -> _Start:
+def _collect_lazy(frame: Any) -> _Start:
     def start(columns: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         for part in frame.select(columns).collect_batches(chunk_size=batch_rows, lazy=True):
             yield from part.to_arrow().to_batches()
@@ -98,9 +102,9 @@ def _lazy(frame: Any) -> _Start:
     return start
 
 
-def _once(batches: Iterator[pa.RecordBatch]) -> tuple[pa.Schema, _Start]:
-    """Look at the first batch of an iterator; then let all be read, once."""
-    arrow = need_pyarrow()
+def _read_once(batches: Iterator[pa.RecordBatch]) -> tuple[pa.Schema, _Start]:
+    """Read the schema off the first batch of an iterator; all batches can be read once."""
+    arrow = import_pyarrow()
     if isinstance(batches, arrow.RecordBatchReader):
         schema, left = batches.schema, [batches]
     else:
@@ -115,10 +119,9 @@ def _once(batches: Iterator[pa.RecordBatch]) -> tuple[pa.Schema, _Start]:
     def start(_columns: list[str], _batch_rows: int) -> Iterator[pa.RecordBatch]:
         if not left:
             # A reader would simply have no more rows.
-            raise ValueError(
-                "'where' must be a stream that is still to be read. Got one that was read before. "
-                "Make it anew for each pass, or pass files or a Dataset."
-            )
+            got = "one that was read before"
+            fix = "Make it anew for each pass, or pass files or a Dataset."
+            raise ArgumentError("where", "be a stream that is still to be read", got, fix)
         return left.pop()
 
     return schema, start
