@@ -20,7 +20,7 @@ from frhsic.kernels import (
     Sum,
     default_kernel,
 )
-from frhsic.kernels._scale import distances, own_distances
+from frhsic.kernels.scale import distances, own_distances
 
 
 def norm(v):
