@@ -23,6 +23,7 @@ from frhsic.kernels import (
     Sum,
     default_kernel,
 )
+from frhsic.kernels.fused import apply_fused
 
 T = torch.tensor([[1.0, 0.2, 0.0], [0.0, 2.0, -0.3], [0.4, 0.0, 0.5]], dtype=torch.float64)
 ORIGIN = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
@@ -404,3 +405,30 @@ def test_the_fused_gradients_of_distances_are_those_of_the_sum(lead):
     torch.testing.assert_close(other, one, rtol=1e-10, atol=1e-12)
     second, again = (torch.autograd.grad(v.square().sum(), y)[0] for v, y in ((one, plain), (other, fused)))
     torch.testing.assert_close(again, second, rtol=1e-8, atol=1e-10)
+
+
+class Failing(torch.autograd.Function):
+    """A fused function that fails by itself."""
+
+    @staticmethod
+    def forward(ctx, x):
+        raise RuntimeError("sizes do not match")
+
+
+class Doubled(torch.autograd.Function):
+    """A fused function without the form that ``torch.func`` needs."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2.0 * x.sum()
+
+
+def test_only_the_error_of_torch_func_leads_to_the_slow_path():
+    x = torch.ones(3)
+    assert apply_fused(Doubled, x).item() == 6.0
+    seen = []
+    torch.func.vmap(lambda row: seen.append(apply_fused(Doubled, row)) or row)(torch.ones(2, 3))
+    torch.func.grad(lambda row: seen.append(apply_fused(Doubled, row)) or row.sum())(x)
+    assert seen == [None, None]
+    with pytest.raises(RuntimeError, match="sizes do not match"):
+        apply_fused(Failing, x)

@@ -12,12 +12,12 @@ def apply_fused(function: type[torch.autograd.Function], *arguments: Any) -> Ten
     """Return the value of a fused function, or None under ``torch.func`` (vmap, grad, jacrev).
 
     There a function must have ``setup_context``, whose dispatch costs as much time as one of the products at
-    batch size: only what needs another form pays for it.
+    batch size: only what needs another form pays for it. Every other error is raised.
     """
     try:
         value: Tensor = function.apply(*arguments)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError:
+    except RuntimeError as error:
+        if "setup_context" not in str(error):
+            raise
         return None
     return value
