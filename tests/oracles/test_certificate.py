@@ -20,7 +20,7 @@ from frhsic.inference.bounds._complexity import (
     uniform_bound,
 )
 from frhsic.inference.bounds._worst_case import Fixed, centred_gram, directions, worst_at, worst_case_head
-from frhsic.kernels import Delta, Energy, Gaussian, InverseMultiquadric, Laplace, Linear, OnColumns
+from frhsic.kernels import Delta, Energy, Gaussian, InverseMultiquadric, Laplace, Linear, Matern, OnColumns
 
 CLOSE = {"rel": 1e-8, "abs": 1e-12}
 FIXED = HSIC(Gaussian(0.9), Gaussian(0.7))
@@ -264,6 +264,7 @@ def test_the_population_bound_is_mcdiarmids_with_these_differences():
     [
         (Gaussian(1.0), 1.0, 3.0),
         (2.0 * Laplace(1.0), 2.0, 3.0),
+        (Matern(1.0), 1.0, 3.0),
         (Gaussian(1.0) + InverseMultiquadric(1.0), 2.0, 3.0),
     ],
 )
@@ -471,6 +472,8 @@ def test_uniform_bound_scales_with_the_kernels_as_hsic_does():
     [
         Gaussian(0.6),
         InverseMultiquadric(0.6),
+        Matern(0.6),
+        Matern(0.6, nu=2.5),
         Linear(),
         0.25 * Gaussian(0.5),
         Gaussian(0.5) + Gaussian(2.0),
@@ -512,3 +515,16 @@ def test_worst_at_full_resolution_is_the_largest_spread_of_a_head_when_z_is_s():
     spectrum = directions(Gaussian(0.7), s)
     worst = worst_at(K, spectrum.vectors, len(spectrum.eigenvalues))
     assert worst.rms == pytest.approx(math.sqrt(float(spectrum.eigenvalues[0])), rel=1e-9)
+
+
+def test_a_matern_kernel_is_certified_with_its_own_lipschitz_constant():
+    z, s = sample()
+    kernel = Matern(2.0)
+    train = TrainedOn(n=10_000, hsic=0.001, complexity=0.01)
+    certificate = certify(
+        z, s, dependence=HSIC(kernel, kernel), train=train, n_permutations=19, random_state=0
+    )
+    assert kernel.lipschitz == pytest.approx(math.sqrt(3.0) / 2.0)
+    assert Matern(2.0, nu=2.5).lipschitz == pytest.approx(math.sqrt(5.0 / 3.0) / 2.0)
+    expected = 0.001 + uniform_bound(10_000, 0.05, 1.0, 1.0, kernel.lipschitz, kernel.lipschitz, 0.01)
+    assert certificate.bound("train_population").value == pytest.approx(expected, rel=1e-12)

@@ -17,6 +17,7 @@ from frhsic.kernels import (
     InverseMultiquadric,
     Laplace,
     Linear,
+    Matern,
     OnColumns,
     default_kernel,
 )
@@ -33,6 +34,8 @@ KERNELS = {
     "gaussian": Gaussian(1.3),
     "laplace": Laplace(1.5),
     "imq": InverseMultiquadric(0.9),
+    "matern": Matern(1.1),
+    "smooth matern": Matern(1.1, nu=2.5),
     "linear": Linear(),
     "sum": Linear() + 0.5 * Gaussian(1.2),
     "two scales": Gaussian(0.7) + 2.0 * Laplace(1.0),
@@ -185,7 +188,11 @@ def test_one_gaussian_column_is_its_kernel_far_beyond_its_bandwidth(n_features, 
     assert (columns @ columns[0] - Gaussian(1.0).gram(r, r)[0]).abs().max() < error
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplace(1.0), InverseMultiquadric(1.0)], ids=repr)
+@pytest.mark.parametrize(
+    "kernel",
+    [Gaussian(1.0), Laplace(1.0), InverseMultiquadric(1.0), Matern(1.0), Matern(1.0, nu=2.5)],
+    ids=repr,
+)
 @pytest.mark.parametrize("q", [1, 2, 5, 40])
 def test_frequencies_have_the_law_of_the_kernel(kernel, q):
     frequencies, mass = spectrum(kernel.law, 4_000, q, 3)
@@ -469,3 +476,18 @@ def test_the_normaliser_of_one_column_comes_from_all_rows_unless_it_reaches_too_
     # Three hundred rows know it to some percent, the grid to four digits.
     value = sketch.value(estimator="biased", normalized=True)
     assert value == pytest.approx(measure(z, s, weights).item(), rel=2e-4 if tail < 1 else 0.3)
+
+
+@pytest.mark.parametrize("nu", [1.5, 2.5])
+def test_a_matern_kernel_has_features_a_sketch_and_bytes(nu):
+    z, s, _ = sample(400)
+    kernel_z, kernel_s = Matern(1.0, nu=nu), Matern(0.7, nu=nu)
+    exact = HSIC(kernel_z, kernel_s)(z, s).item()
+    assert FeatureHSIC(kernel_z, kernel_s, n_features=(1024, 512))(z, s).item() == pytest.approx(
+        exact, rel=0.02
+    )
+    sketch = HSICSketch(kernel_z, kernel_s, n_features=(1024, 512)).update(z, s)
+    assert sketch.value(estimator="biased") == pytest.approx(exact, rel=0.02)
+    again = HSICSketch.from_bytes(sketch.to_bytes())
+    assert again.spec == sketch.spec
+    assert again.value() == sketch.value()

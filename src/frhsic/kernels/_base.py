@@ -112,7 +112,7 @@ class Kernel(ABC):
             "kernel",
             "have a Lipschitz feature map and numbers as bandwidths",
             repr(self),
-            "Use Gaussian or InverseMultiquadric kernels, fixed with calibrate(..., freeze=True).",
+            "Use Gaussian, Matern or InverseMultiquadric kernels, fixed with calibrate(..., freeze=True).",
         )
 
     def standard_rows(self, x: Tensor) -> Tensor:
@@ -142,8 +142,8 @@ class Kernel(ABC):
         """
         raise ArgumentError(
             name,
-            "be Gaussian, Laplace, InverseMultiquadric or Linear, a multiple or sum of these, or a product "
-            "of Gaussians: others have no features here",
+            "be Gaussian, Laplace, Matern, InverseMultiquadric or Linear, a multiple or sum of these, or a "
+            "product of Gaussians: others have no features here",
             repr(self),
             "Use HSIC, which takes any.",
         )

@@ -1,4 +1,4 @@
-"""Kernels of the distance alone: Gaussian, Laplace, inverse multiquadric."""
+"""Kernels of the distance alone: Gaussian, Laplace, Matern, inverse multiquadric."""
 
 from __future__ import annotations
 
@@ -274,6 +274,47 @@ class Laplace(_Radial):
 
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
         return held(-(rate**0.5) * distances(a, b), least_exponent(a)).exp_()
+
+
+@dataclass(frozen=True, eq=False)
+class Matern(_Radial):
+    """The Matern similarity: between the rough Laplace and the smooth Gaussian.
+
+    With t = sqrt(2 nu) |x - y| / sigma it is (1 + t) exp(-t) for nu = 1.5 and (1 + t + t^2 / 3) exp(-t) for
+    nu = 2.5.
+
+    Parameters
+    ----------
+    bandwidth : float, "median" or "scale-free", default="median"
+        sigma, by the rules of :class:`Gaussian`.
+    whiten : bool, default=False
+        Evaluate on whitened rows.
+    nu : {1.5, 2.5}, default=1.5
+        Smoothness: functions of the RKHS have nu + d / 2 square integrable derivatives.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Matern(1.0, nu=1.5).gram(torch.zeros(1, 1), torch.ones(1, 1))
+    tensor([[0.4834]])
+    """
+
+    nu: float = field(default=1.5, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu not in (1.5, 2.5):
+            raise ArgumentError("nu", "be 1.5 or 2.5", repr(self.nu), "For 0.5 use Laplace.")
+
+    @property
+    def law(self) -> SpectralLaw:
+        """Student t with 2 nu degrees of freedom."""
+        return StudentLaw(2.0 * self.nu)
+
+    def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
+        t = (2.0 * self.nu * rate) ** 0.5 * distances(a, b)
+        decay = held(-t, least_exponent(a)).exp_()
+        return (1.0 + t if self.nu == 1.5 else 1.0 + t + t * t / 3.0) * decay
 
 
 class InverseMultiquadric(_Radial):
