@@ -2,8 +2,10 @@
 
 import copy
 import inspect
+import json
 import math
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -17,12 +19,15 @@ from frhsic.kernels import (
     Kernel,
     Laplace,
     Linear,
+    Matern,
     OnColumns,
     Product,
     Scaled,
     Sum,
     default_kernel,
 )
+from frhsic.kernels.documents import describe_kernel, has_document, read_kernel
+from frhsic.kernels.fused import apply_fused
 
 T = torch.tensor([[1.0, 0.2, 0.0], [0.0, 2.0, -0.3], [0.4, 0.0, 0.5]], dtype=torch.float64)
 ORIGIN = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
@@ -32,6 +37,7 @@ READY = {
     "Gaussian": [Gaussian(0.8), Gaussian(2.0, whiten=T), Gaussian(torch.tensor(1.3))],
     "Laplace": [Laplace(0.8), Laplace(1.0, whiten=T)],
     "InverseMultiquadric": [InverseMultiquadric(0.8), InverseMultiquadric(1.0, whiten=T)],
+    "Matern": [Matern(0.8), Matern(1.0, whiten=T), Matern(1.2, nu=2.5)],
     "Linear": [Linear(), Linear(whiten=T, origin=ORIGIN)],
     "Energy": [Energy(), Energy(whiten=T, origin=ORIGIN)],
     "Delta": [Delta()],
@@ -45,7 +51,7 @@ READY = {
     ],
 }
 NAMES = sorted(name for name in frhsic.kernels.__all__ if name != "Kernel")
-RADIAL = [Gaussian, Laplace, InverseMultiquadric]
+RADIAL = [Gaussian, Laplace, InverseMultiquadric, Matern, partial(Matern, nu=2.5)]
 WHITENABLE = [*(lambda whiten, k=k: k(1.5, whiten=whiten) for k in RADIAL), Linear, Energy]
 
 
@@ -404,3 +410,85 @@ def test_the_fused_gradients_of_distances_are_those_of_the_sum(lead):
     torch.testing.assert_close(other, one, rtol=1e-10, atol=1e-12)
     second, again = (torch.autograd.grad(v.square().sum(), y)[0] for v, y in ((one, plain), (other, fused)))
     torch.testing.assert_close(again, second, rtol=1e-8, atol=1e-10)
+
+
+class Failing(torch.autograd.Function):
+    """A fused function that fails by itself."""
+
+    @staticmethod
+    def forward(ctx, x):
+        raise RuntimeError("sizes do not match")
+
+
+class Doubled(torch.autograd.Function):
+    """A fused function without the form that ``torch.func`` needs."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2.0 * x.sum()
+
+
+def test_only_the_error_of_torch_func_leads_to_the_slow_path():
+    x = torch.ones(3)
+    assert apply_fused(Doubled, x).item() == 6.0
+    seen = []
+    torch.func.vmap(lambda row: seen.append(apply_fused(Doubled, row)) or row)(torch.ones(2, 3))
+    torch.func.grad(lambda row: seen.append(apply_fused(Doubled, row)) or row.sum())(x)
+    assert seen == [None, None]
+    with pytest.raises(RuntimeError, match="sizes do not match"):
+        apply_fused(Failing, x)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kernel_written_as_json_is_the_same_kernel(name):
+    x = sample()
+    for kernel in kernels(name):
+        other = read_kernel(json.loads(json.dumps(describe_kernel(kernel))))
+        assert type(other) is type(kernel)
+        torch.testing.assert_close(other.gram(x, x), kernel.gram(x, x), rtol=1e-6, atol=1e-9)
+        frozen = kernel.calibrate(x, freeze=True)
+        again = read_kernel(json.loads(json.dumps(describe_kernel(frozen))))
+        assert describe_kernel(again) == describe_kernel(frozen)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        {},
+        {"class": "Gaussian"},
+        {"class": "Kernel", "arguments": {}},
+        {"class": "default_kernel", "arguments": {}},
+        {"class": "os.system", "arguments": {}},
+        {"class": 3, "arguments": {}},
+        {"class": "Delta", "arguments": {"more": 1}},
+        {"class": "Delta", "arguments": []},
+        {"class": "Gaussian", "arguments": {"bandwidth": True, "whiten": False}},
+        {"class": "Gaussian", "arguments": {"bandwidth": "mean", "whiten": False}},
+        {"class": "Gaussian", "arguments": {"bandwidth": -1.0, "whiten": False}},
+        {"class": "Gaussian", "arguments": {"bandwidth": 1.0, "whiten": [["a"]]}},
+        {"class": "Matern", "arguments": {"bandwidth": 1.0, "whiten": False, "nu": 3.0}},
+        {
+            "class": "OnColumns",
+            "arguments": {"kernel": {"class": "Delta", "arguments": {}}, "columns": [0.5]},
+        },
+        {"class": "Scaled", "arguments": {"kernel": 1.0, "factor": 2.0}},
+    ],
+    ids=repr,
+)
+def test_a_document_of_no_kernel_is_refused(document):
+    with pytest.raises((ValueError, TypeError)):
+        read_kernel(document)
+
+
+class Unknown(Gaussian):
+    """A kernel of somebody else."""
+
+
+def test_a_kernel_of_others_has_no_document():
+    for kernel in (Unknown(1.0), 2.0 * Unknown(1.0)):
+        assert not has_document(kernel)
+        with pytest.raises(
+            ValueError, match=r"must be kernels of frhsic, which bytes can name\. Got Unknown"
+        ):
+            describe_kernel(kernel)

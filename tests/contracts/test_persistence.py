@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from frhsic import _tensorfile as tensorfile
-from frhsic import dependence, kernels
+from frhsic import dependence, kernels, sketching
 from frhsic._files import NO_DIGEST, seal
 from frhsic._tensorfile import TensorFileError
 from frhsic.dependence import EIPM, GDP, HSIC, Adversary, BinnedMMD
@@ -294,10 +294,11 @@ def test_two_equal_fits_write_the_same_bytes(tmp_path):
         for name in dependence.__all__
         if issubclass(getattr(dependence, name), dependence.Dependence)
         and name not in ("Dependence", "MutualInformation")
-    ],
+    ]
+    + ["FeatureHSIC"],
 )
 def test_every_measure_survives(models, name, path):
-    measure = getattr(dependence, name)()
+    measure = getattr(sketching if name == "FeatureHSIC" else dependence, name)()
     other = saved(copy.copy(models["regression"]).set_params(penalty=Penalty(measure)), path)
     assert repr(other.penalty.dependence) == repr(measure)
 
@@ -449,7 +450,7 @@ def calibrated(measure, **options):
         (calibrated(EIPM()), "calibrated EIPM"),
         (calibrated(BinnedMMD()), "calibrated BinnedMMD"),
         (calibrated(Adversary()), "calibrated Adversary"),
-        (HSIC(Linear(origin=torch.zeros(2))), "Tensor"),
+        (HSIC(Linear(origin=torch.zeros(2))), "calibrated Linear"),
     ],
 )
 def test_a_penalty_that_cannot_be_written_is_refused_by_name(models, measure, named, path):

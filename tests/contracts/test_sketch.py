@@ -526,8 +526,8 @@ def test_bytes_that_are_no_sketch_are_refused():
         HSICSketch.from_bytes("sketch")
     tensors, document = parts(raw)
     assert HSICSketch.from_bytes(joined(tensors, document)).n_rows == N
-    with pytest.raises(ValueError, match=r"^'data' must have version 2\. Got 1\."):
-        HSICSketch.from_bytes(joined(tensors, document | {"version": 1}))
+    with pytest.raises(ValueError, match=r"^'data' must have version 3\. Got 2\."):
+        HSICSketch.from_bytes(joined(tensors, document | {"version": 2}))
     with pytest.raises(ValueError, match=r"^'data' must hold 'frhsic-sketch'\. Got 'frhsic-model'"):
         HSICSketch.from_bytes(joined(tensors, document | {"format": "frhsic-model"}))
     moved = tensors | {"fingerprint": tensors["fingerprint"] + 1e-3}
@@ -577,8 +577,8 @@ def spoilt():
     text = json.dumps(document)
     for old, new in (
         ('"Gaussian"', '"Gauss"'),
-        ('"Gaussian": [9.0', '"Gaussian": ["median"'),
-        ('"Gaussian": [9.0', '"Gaussian": [-9.0'),
+        ('"bandwidth": 9.0', '"bandwidth": "median"'),
+        ('"bandwidth": 9.0', '"bandwidth": -9.0'),
         ('"OnColumns"', '"__import__"'),
         ('"n_features": [64, 32]', '"n_features": [62, 32]'),
         ('"n_groups": 6', '"n_groups": 7'),

@@ -15,13 +15,12 @@ from frhsic.inference.bounds._complexity import (
     SELU_SLOPE,
     TrainedOn,
     linear_complexity,
-    lipschitz,
     network_complexity,
     sampled_complexity,
     uniform_bound,
 )
 from frhsic.inference.bounds._worst_case import Fixed, centred_gram, directions, worst_at, worst_case_head
-from frhsic.kernels import Delta, Energy, Gaussian, InverseMultiquadric, Laplace, Linear, OnColumns
+from frhsic.kernels import Delta, Energy, Gaussian, InverseMultiquadric, Laplace, Linear, Matern, OnColumns
 
 CLOSE = {"rel": 1e-8, "abs": 1e-12}
 FIXED = HSIC(Gaussian(0.9), Gaussian(0.7))
@@ -265,6 +264,7 @@ def test_the_population_bound_is_mcdiarmids_with_these_differences():
     [
         (Gaussian(1.0), 1.0, 3.0),
         (2.0 * Laplace(1.0), 2.0, 3.0),
+        (Matern(1.0), 1.0, 3.0),
         (Gaussian(1.0) + InverseMultiquadric(1.0), 2.0, 3.0),
     ],
 )
@@ -472,6 +472,8 @@ def test_uniform_bound_scales_with_the_kernels_as_hsic_does():
     [
         Gaussian(0.6),
         InverseMultiquadric(0.6),
+        Matern(0.6),
+        Matern(0.6, nu=2.5),
         Linear(),
         0.25 * Gaussian(0.5),
         Gaussian(0.5) + Gaussian(2.0),
@@ -491,19 +493,19 @@ def test_lipschitz_is_not_exceeded_and_nearly_reached(kernel):
     K = kernel.gram(pairs, pairs)
     squared = K[:, 0, 0] + K[:, 1, 1] - 2 * K[:, 0, 1]
     ratios = squared.clamp_min(0.0).sqrt() / torch.linalg.vector_norm(step, dim=1)
-    assert 0.75 * lipschitz(kernel) < float(ratios.max()) <= lipschitz(kernel) * (1 + 1e-4)
+    assert 0.75 * kernel.lipschitz < float(ratios.max()) <= kernel.lipschitz * (1 + 1e-4)
 
 
 def test_lipschitz_of_a_delta_is_that_of_codes_one_apart():
     codes = torch.tensor([[0.0], [1.0]])
     K = Delta().gram(codes, codes)
-    assert lipschitz(Delta()) == pytest.approx(math.sqrt(K[0, 0] + K[1, 1] - 2 * K[0, 1]))
+    assert Delta().lipschitz == pytest.approx(math.sqrt(K[0, 0] + K[1, 1] - 2 * K[0, 1]))
 
 
 @pytest.mark.parametrize("kernel", [Laplace(1.0), Energy(), Gaussian(), Gaussian(1.0, whiten=True)])
 def test_kernels_without_a_constant_are_refused(kernel):
     with pytest.raises(ValueError, match="'kernel' must have a Lipschitz feature map"):
-        lipschitz(kernel)
+        assert kernel.lipschitz
 
 
 def test_worst_at_full_resolution_is_the_largest_spread_of_a_head_when_z_is_s():
@@ -513,3 +515,16 @@ def test_worst_at_full_resolution_is_the_largest_spread_of_a_head_when_z_is_s():
     spectrum = directions(Gaussian(0.7), s)
     worst = worst_at(K, spectrum.vectors, len(spectrum.eigenvalues))
     assert worst.rms == pytest.approx(math.sqrt(float(spectrum.eigenvalues[0])), rel=1e-9)
+
+
+def test_a_matern_kernel_is_certified_with_its_own_lipschitz_constant():
+    z, s = sample()
+    kernel = Matern(2.0)
+    train = TrainedOn(n=10_000, hsic=0.001, complexity=0.01)
+    certificate = certify(
+        z, s, dependence=HSIC(kernel, kernel), train=train, n_permutations=19, random_state=0
+    )
+    assert kernel.lipschitz == pytest.approx(math.sqrt(3.0) / 2.0)
+    assert Matern(2.0, nu=2.5).lipschitz == pytest.approx(math.sqrt(5.0 / 3.0) / 2.0)
+    expected = 0.001 + uniform_bound(10_000, 0.05, 1.0, 1.0, kernel.lipschitz, kernel.lipschitz, 0.01)
+    assert certificate.bound("train_population").value == pytest.approx(expected, rel=1e-12)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from sklearn.gaussian_process.kernels import Matern as SklearnMatern
 
 import frhsic.kernels
 from frhsic.kernels import (
@@ -14,13 +15,14 @@ from frhsic.kernels import (
     InverseMultiquadric,
     Laplace,
     Linear,
+    Matern,
     OnColumns,
     Product,
     Scaled,
     Sum,
     default_kernel,
 )
-from frhsic.kernels._scale import distances, own_distances
+from frhsic.kernels.scale import distances, own_distances
 
 
 def norm(v):
@@ -41,6 +43,10 @@ def laplace(sigma):
 
 def inverse_multiquadric(sigma):
     return lambda x, y: 1 / math.sqrt(1 + norm(minus(x, y)) ** 2 / sigma**2)
+
+
+def matern(sigma, nu):
+    return lambda x, y: SklearnMatern(sigma, nu=nu)([x], [y]).item()
 
 
 def linear(x, y):
@@ -80,6 +86,11 @@ TWINS = {
     "InverseMultiquadric": [
         (InverseMultiquadric(0.8), inverse_multiquadric(0.8)),
         (InverseMultiquadric(2.0, whiten=T), lambda x, y: inverse_multiquadric(2.0)(turned(x), turned(y))),
+    ],
+    "Matern": [
+        (Matern(0.8), matern(0.8, 1.5)),
+        (Matern(1.3, nu=2.5), matern(1.3, 2.5)),
+        (Matern(2.0, whiten=T, nu=2.5), lambda x, y: matern(2.0, 2.5)(turned(x), turned(y))),
     ],
     "Linear": [
         (Linear(), linear),
@@ -143,7 +154,7 @@ def pairwise(x):
     return [norm(minus(rows[i], rows[j])) for i in range(len(rows)) for j in range(i)]
 
 
-@pytest.mark.parametrize("kernel", [Gaussian, Laplace, InverseMultiquadric])
+@pytest.mark.parametrize("kernel", [Gaussian, Laplace, InverseMultiquadric, Matern])
 @pytest.mark.parametrize("n", [2, 6, 9, 12])
 def test_median_is_the_lower_median_of_the_pairwise_distances(kernel, n):
     x = sample(n, n)
@@ -238,3 +249,17 @@ def test_distances_by_a_product_are_those_of_pairs_one_by_one(dtype, equal):
         found.double(), expected, rtol=1e-11 if dtype == torch.float64 else 2e-4, atol=0
     )
     assert (found[:, 0, equal] == 0).all()
+
+
+@pytest.mark.parametrize("nu", [1.5, 2.5])
+def test_matern_has_the_gradient_of_its_differences_also_at_equal_rows(nu):
+    x, b = sample(6, 2), sample(4, 3)
+    b[0] = x[0]
+    x.requires_grad_()
+    assert torch.autograd.gradcheck(lambda rows: Matern(0.9, nu=nu).gram(rows, b), x)
+    assert torch.autograd.gradcheck(lambda rows: Matern("scale-free", nu=nu).bind(rows).gram(rows, rows), x)
+
+
+def test_matern_of_another_smoothness_is_refused():
+    with pytest.raises(ValueError, match=r"^'nu' must be 1\.5 or 2\.5\. Got 0\.5\. For 0\.5 use Laplace\."):
+        Matern(nu=0.5)

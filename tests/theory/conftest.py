@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from frhsic.kernels import Delta, Gaussian, InverseMultiquadric, Kernel, Laplace, Linear
+from frhsic.kernels import Delta, Gaussian, InverseMultiquadric, Kernel, Laplace, Linear, Matern
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,10 @@ def _twin(name: str, sigma: float = 1.0) -> Twin:
         "gaussian": Twin(Gaussian(sigma), lambda r2: np.exp(-r2 / (2.0 * sigma**2))),
         "laplace": Twin(Laplace(sigma), lambda r2: np.exp(-np.sqrt(r2) / sigma)),
         "imq": Twin(InverseMultiquadric(sigma), lambda r2: 1.0 / np.sqrt(1.0 + r2 / sigma**2)),
+        "matern": Twin(
+            Matern(sigma),
+            lambda r2: (1.0 + np.sqrt(3.0 * r2) / sigma) * np.exp(-np.sqrt(3.0 * r2) / sigma),
+        ),
         "linear": Twin(Linear(), None),
         "delta": Twin(Delta(), lambda r2: (r2 == 0.0).astype(float)),
     }[name]

@@ -12,7 +12,7 @@ from torch import Tensor
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence
 from frhsic.dependence.hsic import HSIC
-from frhsic.kernels import Delta, Energy, Kernel, Scaled
+from frhsic.kernels import Delta, Energy, Kernel
 from frhsic.numerics._centering import Estimator
 from frhsic.numerics._numeric import signed_root
 from frhsic.numerics._products import debiased, normalized_hsic
@@ -185,13 +185,11 @@ Side = Line | Labels
 
 def sortable(kernel: Kernel, x: Tensor) -> Side | None:
     """Return the rows as a line or as labels, where a bound kernel sees them so: then no pairs are formed."""
-    factor = 1.0
-    while isinstance(kernel, Scaled):
-        factor, kernel = factor * kernel.factor, kernel.kernel
-    if isinstance(kernel, Delta):
+    kernel, factor = kernel.unscaled()
+    if kernel.by_equality:
         return Labels(x.unique(dim=0, return_inverse=True)[1], factor)
-    if isinstance(kernel, Energy) and x.shape[1] == 1:
-        return Line(kernel._moved(x.double())[:, 0], factor)
+    if kernel.by_distance and x.shape[1] == 1:
+        return Line(kernel.standard_rows(x.double())[:, 0], factor)
     return None
 
 

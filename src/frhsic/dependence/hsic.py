@@ -11,8 +11,8 @@ from torch import Tensor
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.kernels import Gaussian, Kernel, default_kernel
-from frhsic.kernels._base import applied
-from frhsic.kernels._scale import sum_dtype
+from frhsic.kernels.fused import apply_fused
+from frhsic.kernels.scale import sum_dtype
 from frhsic.numerics._centering import Estimator, both_centred, centred, check_estimator, refuse_few_rows
 from frhsic.numerics._density import Density, effective_rows
 from frhsic.numerics._numeric import signed_root
@@ -192,7 +192,7 @@ class HSIC(Dependence):
             return self.kernel_z.bind_inner(z, M, factor, w)
         value = None
         if w is None and z.requires_grad and torch.is_grad_enabled():
-            value = applied(_Fused, z, L, self)
+            value = apply_fused(_Fused, z, L, self)
         return self._ratio(z, L, w) if value is None else value
 
     def _ratio(self, z: Tensor, L: Tensor, w: Tensor | None) -> Tensor:

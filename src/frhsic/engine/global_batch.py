@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from frhsic.collectives import all_rows, all_sum, n_processes
 from frhsic.data import Sensitive
-from frhsic.kernels import Kernel, OnColumns, Product, Scaled, Sum, default_kernel
+from frhsic.kernels import Kernel, default_kernel
 from frhsic.penalty import Penalty, PenaltySum, PenaltyValue, Side, _named, _RowsOf
 from frhsic.sketching import FeatureHSIC
-from frhsic.sketching._maps import delta_columns
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -298,7 +297,7 @@ class GlobalBatch(nn.Module):
             for columns in (s.names,) if part.columns is None else part.columns:
                 seen = s.columns((columns,) if isinstance(columns, str) else columns)
                 kernel = _measure(part).kernel_s or default_kernel(seen.kinds)
-                names |= {seen.names[j] for j in delta_columns(kernel, len(seen.names))[0]}
+                names |= {seen.names[j] for j in kernel.split_equality(len(seen.names))[0]}
         return names
 
     def _refuse_other_columns(self, s: Sensitive) -> None:
@@ -331,26 +330,11 @@ def _measure(penalty: Penalty) -> FeatureHSIC:
     return penalty.dependence
 
 
-def _simple(kernel: Kernel) -> Iterator[Kernel]:
-    """Yield the kernels that a kernel is made of."""
-    match kernel:
-        case Sum() | Product():
-            yield from _simple(kernel.left)
-            yield from _simple(kernel.right)
-        case Scaled() | OnColumns():
-            yield from _simple(kernel.kernel)
-        case _:
-            yield kernel
-
-
 def _refuse_rules(kernel: Kernel) -> None:
     """Refuse rules that no sums over rows resolve."""
-    for part in _simple(kernel):
-        rules = vars(part)
-        found = [f"{name}={rules[name]!r}" for name in ("bandwidth", "whiten") if name in rules]
-        wrong = [rule for rule in found if rule in ("bandwidth='median'", "whiten=True")]
-        if wrong:
+    for part, _ in kernel.parts():
+        if part.row_rule is not None:
             raise ValueError(
-                f"'penalty' must have scales that are numbers, or 'scale-free'. Got {wrong[0]}. Call "
+                f"'penalty' must have scales that are numbers, or 'scale-free'. Got {part.row_rule}. Call "
                 "penalty.calibrate(z, prediction, s, freeze=True) in all processes, on rows of every level."
             )

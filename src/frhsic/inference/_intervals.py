@@ -38,7 +38,6 @@ from frhsic.inference._process import (
 from frhsic.inference._results import Interval
 from frhsic.inference._sketched import refuse_beside_a_sketch, refuse_grouped, sketched_interval
 from frhsic.inference.bounds._certificate import population_bound
-from frhsic.inference.bounds._complexity import is_standard
 from frhsic.kernels import Kernel
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._lowrank import thin_factor
@@ -256,7 +255,7 @@ def _kernel_interval(
     # Not for scales that these rows chose: the bound is for kernels fixed before the rows were seen.
     fixed = measure.kernel_z.fixed and measure._kernel_s(s).fixed
     alone = w is None and groups is None
-    if alone and fixed and all(is_standard(kernel) for kernel in (kernel_z, kernel_s)):
+    if alone and fixed and kernel_z.is_standard and kernel_s.is_standard:
         sure = population_bound(length**2, n, 1.0 - confidence_level, kernel_z.bound * kernel_s.bound)
         notes.append(
             f"At every n, HSIC (not normalised) is at most {number(sure)} with confidence "

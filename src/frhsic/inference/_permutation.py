@@ -14,7 +14,7 @@ from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence
 from frhsic.inference._pairings import Pairing, Side
 from frhsic.kernels import Gaussian, Linear, OnColumns, default_kernel
-from frhsic.kernels._scale import median_bandwidth
+from frhsic.kernels.scale import median_bandwidth
 from frhsic.numerics._lowrank import FeatureMap, blocks, feature_map, thin_factor
 
 # Bandwidths of z and of s as multiples of their medians, and the weight of each pair. The first is nearly

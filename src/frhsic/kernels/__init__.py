@@ -4,10 +4,11 @@ Every kernel is an immutable value: ``gram`` evaluates it, ``calibrate`` returns
 data-dependent scales turned into numbers, and ``+``, ``*`` and scaling by a positive number compose kernels.
 """
 
-from frhsic.kernels._base import Kernel, OnColumns, Product, Scaled, Sum
+from frhsic.kernels._base import Kernel
+from frhsic.kernels._composed import OnColumns, Product, Scaled, Sum
 from frhsic.kernels._default import default_kernel
 from frhsic.kernels._plain import Delta, Energy, Linear
-from frhsic.kernels._radial import Gaussian, InverseMultiquadric, Laplace
+from frhsic.kernels._radial import Gaussian, InverseMultiquadric, Laplace, Matern
 
 __all__ = [
     "Delta",
@@ -17,6 +18,7 @@ __all__ = [
     "Kernel",
     "Laplace",
     "Linear",
+    "Matern",
     "OnColumns",
     "Product",
     "Scaled",

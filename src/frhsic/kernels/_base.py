@@ -1,31 +1,25 @@
-"""What a kernel is, and how kernels compose."""
+"""What a kernel is."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import mul
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
+from frhsic.kernels.spectral import Term
+
+if TYPE_CHECKING:
+    from frhsic.kernels._composed import Product, Scaled, Sum
+
+Columns = tuple[int, ...]
+Parts = Iterator[tuple["Kernel", Columns | None]]
 Tiles = Callable[[slice, slice], Tensor]
-
-
-def applied(function: type[torch.autograd.Function], *arguments: Any) -> Tensor | None:
-    """Return what a fused function gives, or None under ``torch.func`` (vmap, grad, jacrev).
-
-    There a function must have ``setup_context``, whose dispatch costs as much time as one of the products at
-    batch size: only what needs another form pays for it.
-    """
-    try:
-        value: Tensor = function.apply(*arguments)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError:
-        return None
-    return value
 
 
 class Kernel(ABC):
@@ -34,6 +28,10 @@ class Kernel(ABC):
     A scale may be a number or a rule on data. ``calibrate`` turns the rules that stand outside the graph
     (``"median"``) into numbers once; ``bind`` resolves all that is left on the sample at hand, inside the
     graph (``"scale-free"``, ``whiten=True``), and is what the dependence measures call at each evaluation.
+
+    A kernel also says what others need to know of it: ``bound``, ``lipschitz`` and ``is_standard`` for
+    certificates, ``terms`` for features, ``split_equality`` for sums by category. What a subclass does not
+    declare is taken to be unknown.
     """
 
     @abstractmethod
@@ -78,6 +76,98 @@ class Kernel(ABC):
         """Whether it has no origin that ``bind`` would move to the mean row."""
         return True
 
+    @property
+    def is_standard(self) -> bool:
+        """Whether k >= 0 and k(x, x) is the same for all x."""
+        return False
+
+    @property
+    def has_linear(self) -> bool:
+        """Whether linear functions are in its RKHS."""
+        return False
+
+    @property
+    def by_equality(self) -> bool:
+        """Whether it is one for equal rows and zero for others."""
+        return False
+
+    @property
+    def by_distance(self) -> bool:
+        """Whether centring leaves -|x - y| / 2 of it, for rows that ``standard_rows`` returns."""
+        return False
+
+    @property
+    def row_rule(self) -> str | None:
+        """The rule, if any, that needs the rows themselves and not only their means and variances."""
+        return None
+
+    @property
+    def lipschitz(self) -> float:
+        """The least known l with |k(x, .) - k(y, .)| <= l |x - y| for all x and y, in the norm of the RKHS.
+
+        ArgumentError where there is none: the feature maps of Laplace and energy kernels are only Hölder of
+        order 1/2, and a bandwidth that is a rule has none yet.
+        """
+        raise ArgumentError(
+            "kernel",
+            "have a Lipschitz feature map and numbers as bandwidths",
+            repr(self),
+            "Use Gaussian, Matern or InverseMultiquadric kernels, fixed with calibrate(..., freeze=True).",
+        )
+
+    def standard_rows(self, x: Tensor) -> Tensor:
+        """Return the rows that a simple kernel compares: moved, whitened, over the bandwidth."""
+        return x
+
+    @property
+    def plain_rate(self) -> float | None:
+        """The number by which ``standard_rows`` multiplies, if it does nothing else."""
+        return None
+
+    def parts(self, columns: Columns | None = None) -> Parts:
+        """Yield the simple kernels that it is made of, with the columns that each of them sees.
+
+        None: all that there are.
+        """
+        yield self, columns
+
+    def unscaled(self) -> tuple[Kernel, float]:
+        """Return a kernel of which this one is a multiple, and the factor."""
+        return self, 1.0
+
+    def terms(self, columns: Columns | None, factor: float, name: str) -> list[Term]:  # noqa: ARG002
+        """Return its summands with features on these columns; None: on all that there may be.
+
+        ArgumentError about the argument ``name`` if it has none.
+        """
+        raise ArgumentError(
+            name,
+            "be Gaussian, Laplace, Matern, InverseMultiquadric or Linear, a multiple or sum of these, or a "
+            "product of Gaussians: others have no features here",
+            repr(self),
+            "Use HSIC, which takes any.",
+        )
+
+    def split_equality(self, width: int) -> tuple[Columns, Kernel | None, float]:
+        """Return the columns that a product compares by equality alone, the rest of it, and its factor.
+
+        None: there is no rest. A Delta inside a sum is not taken out.
+        """
+        exact: set[int] = set()
+        rest: list[Kernel] = []
+        factor = self._factors(tuple(range(width)), 1.0, exact, rest)
+        return tuple(sorted(exact)), reduce(mul, rest) if rest else None, factor
+
+    def _factors(self, columns: Columns, factor: float, exact: set[int], rest: list[Kernel]) -> float:
+        """Sort the factors of a product into columns compared by equality and others; return the number."""
+        if self.by_equality:
+            exact.update(columns)
+        else:
+            from frhsic.kernels._composed import OnColumns
+
+            rest.append(OnColumns(self, columns))
+        return factor
+
     def tiles(self, x: Tensor) -> Tiles:
         """Return a function of two ranges of rows that evaluates that block of the Gram matrix of x.
 
@@ -101,261 +191,18 @@ class Kernel(ABC):
         return ((E @ self.gram(x, x)) * E).sum(dim=-1)
 
     def __add__(self, other: Kernel) -> Sum:
+        from frhsic.kernels._composed import Sum
+
         return Sum(self, other)
 
     def __mul__(self, other: Kernel | float) -> Product | Scaled:
+        from frhsic.kernels._composed import Product, Scaled
+
         if isinstance(other, Kernel):
             return Product(self, other)
         return Scaled(self, other)
 
     def __rmul__(self, other: float) -> Scaled:
+        from frhsic.kernels._composed import Scaled
+
         return Scaled(self, other)
-
-
-@dataclass(frozen=True, eq=False)
-class _Pair(Kernel, ABC):
-    left: Kernel
-    right: Kernel
-
-    @property
-    def fixed(self) -> bool:
-        return self.left.fixed and self.right.fixed
-
-    @property
-    def anchored(self) -> bool:
-        return self.left.anchored and self.right.anchored
-
-    def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
-        return type(self)(self.left.bind(x, weights), self.right.bind(x, weights))
-
-    def calibrate(
-        self,
-        x: Tensor,
-        *,
-        weights: Tensor | None = None,
-        generator: torch.Generator | None = None,
-        freeze: bool = False,
-    ) -> Self:
-        return type(self)(
-            self.left.calibrate(x, weights=weights, generator=generator, freeze=freeze),
-            self.right.calibrate(x, weights=weights, generator=generator, freeze=freeze),
-        )
-
-
-class Sum(_Pair):
-    """The sum of two kernels, written ``k + l``; characteristic as soon as one of them is.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from frhsic.kernels import Gaussian, Linear
-    >>> (Linear() + Gaussian(1.0)).gram(torch.ones(1, 2), torch.ones(1, 2)).item()
-    3.0
-    """
-
-    def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the sum of both Gram matrices, shape ``(..., n, m)``."""
-        return self.left.gram(a, b) + self.right.gram(a, b)
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        """Return the sum of both diagonals, shape ``(..., n)``."""
-        return self.left.diagonal(x) + self.right.diagonal(x)
-
-    def tiles(self, x: Tensor) -> Tiles:
-        """Return the sum of both blocks."""
-        left, right = self.left.tiles(x), self.right.tiles(x)
-        return lambda rows, columns: left(rows, columns) + right(rows, columns)
-
-    def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
-        """Return the sum of both forms, shape ``(...)``."""
-        return self.left.inner(x, M, factor) + self.right.inner(x, M, factor)
-
-    def bind_inner(self, x: Tensor, M: Tensor, factor: float = 1.0, weights: Tensor | None = None) -> Tensor:
-        """Return the sum of both forms, shape ``(...)``."""
-        return self.left.bind_inner(x, M, factor, weights) + self.right.bind_inner(x, M, factor, weights)
-
-    @property
-    def bound(self) -> float:
-        """The sum of both bounds."""
-        return self.left.bound + self.right.bound
-
-
-class Product(_Pair):
-    """The product of two kernels, written ``k * l``: the kernel of the tensor product of their spaces.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from frhsic.kernels import Delta, Gaussian, OnColumns
-    >>> k = OnColumns(Gaussian(1.0), (0,)) * OnColumns(Delta(), (1,))
-    >>> k.gram(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0], [0.0, 2.0]]))
-    tensor([[1., 0.]])
-    """
-
-    def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the entrywise product of both Gram matrices, shape ``(..., n, m)``."""
-        return self.left.gram(a, b) * self.right.gram(a, b)
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        """Return the product of both diagonals, shape ``(..., n)``."""
-        return self.left.diagonal(x) * self.right.diagonal(x)
-
-    def tiles(self, x: Tensor) -> Tiles:
-        """Return the product of both blocks."""
-        left, right = self.left.tiles(x), self.right.tiles(x)
-        return lambda rows, columns: left(rows, columns) * right(rows, columns)
-
-    @property
-    def fixed(self) -> bool:
-        """Whether both are, their origins too: centring does not take those out of a product."""
-        return super().fixed and self.anchored
-
-    @property
-    def bound(self) -> float:
-        """The product of both bounds."""
-        return self.left.bound * self.right.bound
-
-
-@dataclass(frozen=True, eq=False)
-class _Around(Kernel, ABC):
-    kernel: Kernel
-
-    @property
-    def fixed(self) -> bool:
-        return self.kernel.fixed
-
-    @property
-    def anchored(self) -> bool:
-        return self.kernel.anchored
-
-
-@dataclass(frozen=True, eq=False)
-class Scaled(_Around):
-    """A positive multiple of a kernel, written ``2.0 * k``.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    factor : float
-        Positive: a negative multiple is no kernel.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from frhsic.kernels import Gaussian
-    >>> (0.5 * Gaussian(1.0)).gram(torch.zeros(1, 1), torch.zeros(1, 1)).item()
-    0.5
-    """
-
-    factor: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.factor < float("inf"):
-            raise ValueError(
-                f"'factor' must be a positive number. Got {self.factor!r}. "
-                "Multiply kernels by numbers above 0."
-            )
-
-    def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the scaled Gram matrix, shape ``(..., n, m)``."""
-        return self.factor * self.kernel.gram(a, b)
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        """Return the scaled diagonal, shape ``(..., n)``."""
-        return self.factor * self.kernel.diagonal(x)
-
-    def tiles(self, x: Tensor) -> Tiles:
-        """Return the scaled blocks."""
-        inside = self.kernel.tiles(x)
-        return lambda rows, columns: self.factor * inside(rows, columns)
-
-    def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
-        """Return the scaled form of the kernel inside, shape ``(...)``."""
-        return self.kernel.inner(x, M, factor * self.factor)
-
-    def bind_inner(self, x: Tensor, M: Tensor, factor: float = 1.0, weights: Tensor | None = None) -> Tensor:
-        """Return the scaled form of the kernel inside, shape ``(...)``."""
-        return self.kernel.bind_inner(x, M, factor * self.factor, weights)
-
-    def bind(self, x: Tensor, weights: Tensor | None = None) -> Scaled:
-        """Bind the kernel inside."""
-        return Scaled(self.kernel.bind(x, weights), self.factor)
-
-    def calibrate(
-        self,
-        x: Tensor,
-        *,
-        weights: Tensor | None = None,
-        generator: torch.Generator | None = None,
-        freeze: bool = False,
-    ) -> Scaled:
-        """Calibrate the kernel inside."""
-        inside = self.kernel.calibrate(x, weights=weights, generator=generator, freeze=freeze)
-        return Scaled(inside, self.factor)
-
-    @property
-    def bound(self) -> float:
-        """The factor times the bound of the kernel inside."""
-        return self.factor * self.kernel.bound
-
-
-@dataclass(frozen=True, eq=False)
-class OnColumns(_Around):
-    """A kernel that looks at some columns only: k(x[columns], y[columns]).
-
-    Parameters
-    ----------
-    kernel : Kernel
-    columns : tuple of int
-
-    Examples
-    --------
-    >>> import torch
-    >>> from frhsic.kernels import Linear
-    >>> OnColumns(Linear(), (1,)).gram(torch.tensor([[9.0, 2.0]]), torch.tensor([[9.0, 3.0]])).item()
-    6.0
-    """
-
-    columns: tuple[int, ...]
-
-    def _take(self, x: Tensor) -> Tensor:
-        if self.columns and self.columns == tuple(range(self.columns[0], self.columns[-1] + 1)):
-            return x[..., self.columns[0] : self.columns[-1] + 1]  # a view
-        return x[..., list(self.columns)]
-
-    def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the Gram matrix of the chosen columns, shape ``(..., n, m)``."""
-        return self.kernel.gram(self._take(a), self._take(b))
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        """Return the diagonal of the kernel inside, shape ``(..., n)``."""
-        return self.kernel.diagonal(self._take(x))
-
-    def tiles(self, x: Tensor) -> Tiles:
-        """Return the blocks of the kernel inside on the chosen columns."""
-        return self.kernel.tiles(self._take(x))
-
-    def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
-        """Return the form of the kernel inside on the chosen columns, shape ``(...)``."""
-        return self.kernel.inner(self._take(x), M, factor)
-
-    def bind(self, x: Tensor, weights: Tensor | None = None) -> OnColumns:
-        """Bind the kernel inside to the chosen columns."""
-        return OnColumns(self.kernel.bind(self._take(x), weights), self.columns)
-
-    def calibrate(
-        self,
-        x: Tensor,
-        *,
-        weights: Tensor | None = None,
-        generator: torch.Generator | None = None,
-        freeze: bool = False,
-    ) -> OnColumns:
-        """Calibrate the kernel inside on the chosen columns."""
-        inside = self.kernel.calibrate(self._take(x), weights=weights, generator=generator, freeze=freeze)
-        return OnColumns(inside, self.columns)
-
-    @property
-    def bound(self) -> float:
-        """The bound of the kernel inside."""
-        return self.kernel.bound

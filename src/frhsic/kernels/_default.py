@@ -7,10 +7,11 @@ from functools import reduce
 from operator import mul
 
 from frhsic.data import Kind
-from frhsic.kernels._base import Kernel, OnColumns
+from frhsic.kernels._base import Kernel
+from frhsic.kernels._composed import OnColumns
 from frhsic.kernels._plain import Delta
 from frhsic.kernels._radial import Gaussian
-from frhsic.kernels._scale import Rule
+from frhsic.kernels.scale import Rule
 
 
 def default_kernel(kinds: Sequence[Kind], bandwidth: float | Rule | Sequence[float] = "median") -> Kernel:

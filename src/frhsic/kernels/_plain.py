@@ -9,8 +9,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from frhsic.kernels._base import Kernel, applied
-from frhsic.kernels._scale import distances, own_distances, weighted_mean, whitening
+from frhsic._checks import ArgumentError
+from frhsic.kernels._base import Columns, Kernel
+from frhsic.kernels.fused import apply_fused
+from frhsic.kernels.scale import distances, own_distances, stretch, weighted_mean, whitening
+from frhsic.kernels.spectral import Term
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,11 +21,14 @@ class _Anchored(Kernel, ABC):
     whiten: bool | Tensor = False
     origin: Tensor | None = None
 
-    def _moved(self, x: Tensor) -> Tensor:
+    def standard_rows(self, x: Tensor) -> Tensor:
+        """Return rows seen from the origin, whitened."""
         if self.whiten is True:
-            raise ValueError(
-                "'whiten' must be resolved before the kernel is evaluated. Got the rule whiten=True. "
-                "Fix it on data first: kernel.calibrate(x, freeze=True)."
+            raise ArgumentError(
+                "whiten",
+                "be resolved before the kernel is evaluated",
+                "the rule whiten=True",
+                "Fix it on data first: kernel.calibrate(x, freeze=True).",
             )
         if self.origin is not None:
             x = x - self.origin.to(x)
@@ -63,6 +69,11 @@ class _Anchored(Kernel, ABC):
         """Whether the origin is a point, not the mean row of what comes."""
         return self.origin is not None
 
+    @property
+    def row_rule(self) -> str | None:
+        """A whitening that is a rule."""
+        return "whiten=True" if self.whiten is True else None
+
 
 class Linear(_Anchored):
     """The similarity <x, y>: it sees the covariance of x with s and nothing else, so a U-shape is invisible.
@@ -83,20 +94,36 @@ class Linear(_Anchored):
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the inner products of rows, shape ``(..., n, m)``."""
-        return self._moved(a) @ self._moved(b).mT
+        return self.standard_rows(a) @ self.standard_rows(b).mT
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Return the squared norms, shape ``(..., n)``."""
-        return self._moved(x).square().sum(dim=-1)
+        return self.standard_rows(x).square().sum(dim=-1)
 
     def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
         """Return factor tr(x' M x), shape ``(...)``, without the Gram matrix of x."""
-        x = self._moved(x)
+        x = self.standard_rows(x)
         return (x * (M @ x)).sum(dim=(-2, -1)) * factor
 
     def quadratic(self, x: Tensor, E: Tensor) -> Tensor:
         """Return |x' e|^2 for each row e of E, shape ``(..., a)``."""
-        return (E @ self._moved(x)).square().sum(dim=-1)
+        return (E @ self.standard_rows(x)).square().sum(dim=-1)
+
+    @property
+    def has_linear(self) -> bool:
+        """It is made of them."""
+        return True
+
+    @property
+    def lipschitz(self) -> float:
+        """The norm of the whitening, one without it."""
+        if not self.fixed:
+            return super().lipschitz
+        return stretch(self.whiten)
+
+    def terms(self, columns: Columns | None, factor: float, name: str) -> list[Term]:  # noqa: ARG002
+        """Return the columns themselves."""
+        return [Term(factor, None, ((columns or (), self),))]
 
 
 class Energy(_Anchored):
@@ -119,23 +146,28 @@ class Energy(_Anchored):
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the Gram matrix, shape ``(..., n, m)``."""
         same = a is b
-        a = self._moved(a)
-        b = a if same else self._moved(b)
+        a = self.standard_rows(a)
+        b = a if same else self.standard_rows(b)
         zero = a.new_zeros((*a.shape[:-2], 1, a.shape[-1]))
         return 0.5 * (distances(a, zero) + distances(b, zero).mT - distances(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Return the norms, shape ``(..., n)``."""
-        return torch.linalg.vector_norm(self._moved(x), dim=-1)
+        return torch.linalg.vector_norm(self.standard_rows(x), dim=-1)
 
     def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
         """Return -factor/2 sum_ij M_ij |x_i - x_j|, shape ``(...)``: rows of M sum to zero, so norms drop."""
-        x = self._moved(x)
+        x = self.standard_rows(x)
         if x.requires_grad and torch.is_grad_enabled():
-            value = applied(_Distances, x, M, factor)
+            value = apply_fused(_Distances, x, M, factor)
             if value is not None:
                 return value
         return (distances(x, x) * M).sum(dim=(-2, -1)) * (-0.5 * factor)
+
+    @property
+    def by_distance(self) -> bool:
+        """Norms drop out."""
+        return True
 
 
 class _Distances(torch.autograd.Function):
@@ -203,3 +235,18 @@ class Delta(Kernel):
     def bound(self) -> float:
         """One."""
         return 1.0
+
+    @property
+    def lipschitz(self) -> float:
+        """The square root of two: codes of categories are at least 1 apart."""
+        return 2.0**0.5
+
+    @property
+    def is_standard(self) -> bool:
+        """It is."""
+        return True
+
+    @property
+    def by_equality(self) -> bool:
+        """It is nothing else."""
+        return True

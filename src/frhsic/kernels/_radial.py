@@ -1,26 +1,34 @@
-"""Kernels of the distance alone: Gaussian, Laplace, inverse multiquadric."""
+"""Kernels of the distance alone: Gaussian, Laplace, Matern, inverse multiquadric."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from frhsic.kernels._base import Kernel, Tiles, applied
-from frhsic.kernels._scale import (
+from frhsic._checks import ArgumentError
+from frhsic.kernels._base import Columns, Kernel, Tiles
+from frhsic.kernels._gaussian import gaussian_inner, least_exponent
+from frhsic.kernels.scale import (
     Rule,
     distances,
     exponent,
     held,
     median_bandwidth,
     scale_free_bandwidth,
-    self_exponent,
-    sum_dtype,
+    stretch,
     weighted_mean,
     whitening,
+)
+from frhsic.kernels.spectral import (
+    GaussianLaw,
+    NormalProductLaw,
+    SpectralLaw,
+    StudentLaw,
+    Term,
 )
 
 
@@ -36,10 +44,17 @@ class _Radial(Kernel, ABC):
         if isinstance(sigma, Tensor) or sigma in ("median", "scale-free"):
             return
         if isinstance(sigma, str) or not 0 < sigma < float("inf"):
-            raise ValueError(
-                f"'bandwidth' must be a positive number, 'median' or 'scale-free'. Got {sigma!r}. "
-                "Leave it out for the median of the pairwise distances."
+            raise ArgumentError(
+                "bandwidth",
+                "be a positive number, 'median' or 'scale-free'",
+                repr(sigma),
+                "Leave it out for the median of the pairwise distances.",
             )
+
+    @property
+    @abstractmethod
+    def law(self) -> SpectralLaw:
+        """The law of the frequencies at bandwidth one."""
 
     @abstractmethod
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
@@ -54,9 +69,11 @@ class _Radial(Kernel, ABC):
         """Return 1 / sigma^2 for a number; bandwidths that are tensors divide the rows instead."""
         if not self.fixed:
             rule = self.bandwidth if isinstance(self.bandwidth, str) else "whiten=True"
-            raise ValueError(
-                f"'bandwidth' must be a number before the kernel is evaluated. Got the rule {rule!r}. "
-                "Fix it on data first: kernel.calibrate(x, freeze=True)."
+            raise ArgumentError(
+                "bandwidth",
+                "be a number before the kernel is evaluated",
+                f"the rule {rule!r}",
+                "Fix it on data first: kernel.calibrate(x, freeze=True).",
             )
         return 1.0 if self._divides else float(self.bandwidth) ** -2
 
@@ -73,9 +90,11 @@ class _Radial(Kernel, ABC):
             return x / float(self.bandwidth)
         sigma = self.bandwidth.to(x)
         if sigma.ndim and sigma.shape != x.shape[:-2]:
-            raise ValueError(
-                f"'bandwidth' must be a number, or one for each model of a stack of {tuple(x.shape[:-2])}. "
-                f"Got {tuple(sigma.shape)}. Calibrate on the models that are evaluated."
+            raise ArgumentError(
+                "bandwidth",
+                f"be a number, or one for each model of a stack of {tuple(x.shape[:-2])}",
+                tuple(sigma.shape),
+                "Calibrate on the models that are evaluated.",
             )
         return x / sigma[..., None, None]
 
@@ -130,6 +149,40 @@ class _Radial(Kernel, ABC):
         """Whether bandwidth and whitening are numbers."""
         return self.whiten is not True and not isinstance(self.bandwidth, str)
 
+    @property
+    def row_rule(self) -> str | None:
+        """A median or a whitening; a scale-free bandwidth follows from variances."""
+        if self.bandwidth == "median":
+            return "bandwidth='median'"
+        return "whiten=True" if self.whiten is True else None
+
+    @property
+    def is_standard(self) -> bool:
+        """It is: radial kernels here are not negative."""
+        return True
+
+    @property
+    def lipschitz(self) -> float:
+        """The standard deviation of a frequency, over the bandwidth."""
+        variance = self.law.variance
+        if not (self.fixed and variance < float("inf")):
+            return super().lipschitz
+        return variance**0.5 * stretch(self.whiten) / float(self.bandwidth)
+
+    def standard_rows(self, x: Tensor) -> Tensor:
+        """Return whitened rows over the bandwidth."""
+        return self._rows(x) * self._rate() ** 0.5
+
+    @property
+    def plain_rate(self) -> float | None:
+        """One over a bandwidth that is a plain number, for rows that are neither moved nor whitened."""
+        plain = self.whiten is False and self._origin is None and not isinstance(self.bandwidth, Tensor)
+        return 1.0 / float(self.bandwidth) if plain else None
+
+    def terms(self, columns: Columns | None, factor: float, name: str) -> list[Term]:  # noqa: ARG002
+        """Return waves of the kernel's frequencies."""
+        return [Term(factor, self.law, ((columns or (), self),))]
+
 
 class Gaussian(_Radial):
     """The similarity exp(-|x - y|^2 / (2 sigma^2)), the paper's kernel on Z and on S.
@@ -155,8 +208,13 @@ class Gaussian(_Radial):
             [0.6065, 1.0000]])
     """
 
+    @property
+    def law(self) -> SpectralLaw:
+        """Standard normal."""
+        return GaussianLaw()
+
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
-        return exponent(a, b, rate, _floor(a)).exp_()
+        return exponent(a, b, rate, least_exponent(a)).exp_()
 
     def tiles(self, x: Tensor) -> Tiles:
         """Return blocks that cost one matrix product and one exponential each.
@@ -171,7 +229,7 @@ class Gaussian(_Radial):
         half = -0.5 * (x * x).sum(dim=-1, keepdim=True)
         ones = torch.ones_like(half)
         left, right = torch.cat((x, half, ones), dim=-1), torch.cat((x, ones, half), dim=-1).mT
-        floor = _floor(x)
+        floor = least_exponent(x)
         reaches = bool(4.0 * half.detach().amin() < floor)  # |x_i - x_j|^2 / 2 <= |x_i|^2 + |x_j|^2
 
         def block(rows: slice, columns: slice) -> Tensor:
@@ -209,8 +267,54 @@ class Laplace(_Radial):
     tensor([[0.6065]])
     """
 
+    @property
+    def law(self) -> SpectralLaw:
+        """A Cauchy law: the feature map is not Lipschitz."""
+        return StudentLaw(1.0)
+
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
-        return held(-(rate**0.5) * distances(a, b), _floor(a)).exp_()
+        return held(-(rate**0.5) * distances(a, b), least_exponent(a)).exp_()
+
+
+@dataclass(frozen=True, eq=False)
+class Matern(_Radial):
+    """The Matern similarity: between the rough Laplace and the smooth Gaussian.
+
+    With t = sqrt(2 nu) |x - y| / sigma it is (1 + t) exp(-t) for nu = 1.5 and (1 + t + t^2 / 3) exp(-t) for
+    nu = 2.5.
+
+    Parameters
+    ----------
+    bandwidth : float, "median" or "scale-free", default="median"
+        sigma, by the rules of :class:`Gaussian`.
+    whiten : bool, default=False
+        Evaluate on whitened rows.
+    nu : {1.5, 2.5}, default=1.5
+        Smoothness: functions of the RKHS have nu + d / 2 square integrable derivatives.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Matern(1.0, nu=1.5).gram(torch.zeros(1, 1), torch.ones(1, 1))
+    tensor([[0.4834]])
+    """
+
+    nu: float = field(default=1.5, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu not in (1.5, 2.5):
+            raise ArgumentError("nu", "be 1.5 or 2.5", repr(self.nu), "For 0.5 use Laplace.")
+
+    @property
+    def law(self) -> SpectralLaw:
+        """Student t with 2 nu degrees of freedom."""
+        return StudentLaw(2.0 * self.nu)
+
+    def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
+        t = (2.0 * self.nu * rate) ** 0.5 * distances(a, b)
+        decay = held(-t, least_exponent(a)).exp_()
+        return (1.0 + t if self.nu == 1.5 else 1.0 + t + t * t / 3.0) * decay
 
 
 class InverseMultiquadric(_Radial):
@@ -230,137 +334,10 @@ class InverseMultiquadric(_Radial):
     tensor([[0.7071]])
     """
 
+    @property
+    def law(self) -> SpectralLaw:
+        """A normal vector times an independent |N(0, 1)|."""
+        return NormalProductLaw()
+
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
         return (1.0 - 2.0 * exponent(a, b, rate)).rsqrt()
-
-
-def _floor(x: Tensor) -> float:
-    """Return the exponent below which exp is as good as zero, chosen so that no product becomes denormal.
-
-    exp of -87 and below takes some hundred times as long as exp of -60 in float32, and a denormal factor
-    slows down the matrix products that follow; 1e-26 and 1e-260 are zero to any sum of kernel values.
-    """
-    return -60.0 if x.dtype == torch.float32 else -600.0
-
-
-def gaussian_inner(x: Tensor, M: Tensor, rate: float | None = 1.0, factor: float = 1.0) -> Tensor:
-    """Return factor sum_ij M_ij exp(-rate |x_i - x_j|^2 / 2), shape ``(...)``, for a constant M.
-
-    M is symmetric with rows that sum to zero. With W = M * K the gradient is G = 2 rate factor (W - diag(W
-    1)) x, so value and gradient together cost two matrix products and one exponential. A rate of None is
-    scale-free, one over the mean squared distance 2 sum_i |x_i|^2 / n of centred rows; since the value
-    depends on rate |x|^2 only, the gradient is then G_i - (2 rate / n) (sum_j G_j . x_j) x_i.
-    """
-    value = applied(_Fused, x, M, rate, factor)
-    if value is None:
-        value = _Composable.apply(x, M, rate, factor)  # type: ignore[no-untyped-call]
-    return value
-
-
-def _value_and_gradient(
-    x: Tensor, M: Tensor, rate: float | None, factor: float, need_gradient: bool
-) -> tuple[Tensor, Tensor]:
-    x = x - x.mean(dim=-2, keepdim=True)
-    sigma = None
-    if rate is None:
-        sigma, rate = _mean_distance(x), 1.0
-        x.div_(sigma)
-    elif rate != 1.0:
-        x.mul_(rate**0.5)
-    E, half = (exponent(x, x), 0.5 * x[..., 0].square()) if x.shape[-1] == 1 else self_exponent(x)
-    # The largest |x|^2 / 2 of each model tells at once whether a guard is needed.
-    largest = half.amax(dim=-1)
-    least, most = (float(largest.min()), float(largest.max())) if largest.ndim else (float(largest),) * 2
-    if not 4.0 * most < -_floor(x):  # |x_i - x_j|^2 / 2 <= |x_i|^2 + |x_j|^2; above zero is rounding
-        E.clamp_(_floor(x), 0.0)
-    W = E.exp_().mul_(M)
-    wide = sum_dtype(M)
-    mass = W.sum(dim=-1, keepdim=True, dtype=wide)
-    value = mass.sum(dim=(-2, -1))
-    if not least > 0.1:
-        # M sums to zero but for its rounding error, which would swamp the value when x has all but collapsed.
-        value = value - M.sum(dim=(-2, -1), dtype=wide)
-    if wide is not None:
-        value, mass = value.to(x.dtype), mass.to(x.dtype)
-    value = value.mul_(factor)
-    if not need_gradient:
-        return value, value
-    scale = 2.0 * rate**0.5 * factor
-    if x.ndim == 2:
-        G = torch.addmm(mass * x, W, x, beta=-scale, alpha=scale)
-    else:
-        G = (W @ x).addcmul_(mass, x, value=-1.0).mul_(scale)
-    if sigma is not None:
-        radial = (G * x).sum(dim=(-2, -1), keepdim=True)
-        G = G.addcmul_(radial, x, value=-2.0 / x.shape[-2]).div_(sigma)
-    return value, G
-
-
-def _mean_distance(x: Tensor) -> Tensor:
-    """Return sigma with sigma^2 = 2 sum |x_i|^2 / n for centred rows, shape ``(..., 1, 1)``, floored."""
-    norm = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True)
-    return (norm * (2.0 / x.shape[-2]) ** 0.5).clamp_min(torch.finfo(x.dtype).tiny ** 0.25)
-
-
-def _differentiable_gradient(x: Tensor, M: Tensor, rate: float | None, factor: float) -> Tensor:
-    """Return the same gradient as a function of x that can be differentiated once more."""
-    x = x - x.mean(dim=-2, keepdim=True)
-    sigma: Tensor | float = _mean_distance(x) if rate is None else rate**-0.5
-    x = x / sigma
-    W = M * exponent(x, x, least=_floor(x)).exp()
-    G = (2.0 * factor) * (W @ x - W.sum(dim=-1, keepdim=True) * x)
-    if rate is None:
-        G = G - (G * x).sum(dim=(-2, -1), keepdim=True) * x * (2.0 / x.shape[-2])
-    return G / sigma
-
-
-def _spread(grad: Tensor) -> Tensor:
-    return grad if grad.ndim == 0 else grad[..., None, None]
-
-
-class _Fused(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, M: Tensor, rate: float | None, factor: float) -> Tensor:
-        value, gradient = _value_and_gradient(x, M, rate, factor, ctx.needs_input_grad[0])
-        ctx.scales = rate, factor
-        ctx.save_for_backward(x, M, gradient)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        x, M, gradient = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            gradient = _differentiable_gradient(x, M, *ctx.scales)
-        return _spread(grad) * gradient, None, None, None
-
-
-class _Composable(torch.autograd.Function):
-    @staticmethod
-    def forward(x: Tensor, M: Tensor, rate: float | None, factor: float) -> Tensor:
-        return _value_and_gradient(x, M, rate, factor, need_gradient=False)[0]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float | None, float], output: Tensor) -> None:  # noqa: ARG004
-        x, M, *ctx.scales = inputs
-        ctx.save_for_backward(x, M)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        x, M = ctx.saved_tensors
-        return _spread(grad) * _differentiable_gradient(x, M, *ctx.scales), None, None, None
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, M: Tensor, rate: float | None, factor: float
-    ) -> tuple[Tensor, int]:
-        # A stack of models is what the function takes anyway.
-        x = (
-            x.unsqueeze(0).expand(info.batch_size, *x.shape)
-            if in_dims[0] is None
-            else x.movedim(in_dims[0], 0)
-        )
-        if in_dims[1] is not None:
-            M = M.movedim(in_dims[1], 0)
-            M = M.reshape(len(M), *(1,) * (x.ndim - M.ndim), *M.shape[1:])
-        value: Tensor = _Composable.apply(x, M, rate, factor)  # type: ignore[no-untyped-call]
-        return value, 0

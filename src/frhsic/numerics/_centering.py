@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from frhsic.kernels._scale import sum_dtype
+from frhsic.kernels.scale import sum_dtype
 
 Estimator = Literal["biased", "unbiased"]
 

@@ -32,13 +32,16 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 import frhsic.dependence as dependence
-import frhsic.kernels as kernels
+import frhsic.sketching as sketching
 from frhsic import _tensorfile as tensorfile
+from frhsic._checks import ArgumentError
 from frhsic._tensorfile import TensorFileError
 from frhsic.data import to_generator
 from frhsic.engine import Net, Record, Training, make_net
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
 from frhsic.estimators._scaling import Scaling
+from frhsic.kernels import Kernel
+from frhsic.kernels.documents import describe_kernel, has_document, read_kernel
 from frhsic.penalty import Penalty, PenaltySum
 
 Model: TypeAlias = FRHSICClassifier | FRHSICRegressor | FRHSICEncoder
@@ -48,13 +51,13 @@ MODELS: Final = (FRHSICClassifier, FRHSICRegressor, FRHSICEncoder)
 _NAMES: Final = (
     "FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, or a Pipeline of TableEncoder and one of them"
 )
-_FACES: Final = [getattr(face, name) for face in (dependence, kernels) for name in face.__all__]
-_PARTS: Final = (dependence.Dependence, kernels.Kernel)  # a sketch is no part of a model
+_MEASURES: Final = [getattr(home, name) for home in (dependence, sketching) for name in home.__all__]
 _CLASSES: Final[list[type]] = [
+    # A sketch is no part of a model.
     *(
         thing
-        for thing in _FACES
-        if inspect.isclass(thing) and issubclass(thing, _PARTS) and not inspect.isabstract(thing)
+        for thing in _MEASURES
+        if issubclass(thing, dependence.Dependence) and not inspect.isabstract(thing)
     ),
     *(Penalty, PenaltySum, Training),
 ]
@@ -282,14 +285,11 @@ def _describe_classes(classes: NDArray[Any]) -> dict[str, Any]:
 
 def _describe(thing: Any) -> dict[str, Any]:
     """Return the name of the class and its arguments."""
-    # A calibrated measure or kernel keeps what it learned in private attributes, parameters or tensors.
+    # A calibrated measure keeps what it learned in private attributes, parameters or tensors.
     private = {name for name, value in vars(thing).items() if name[0] == "_" and value is not None}
     learned = isinstance(thing, dependence.Dependence) and len(thing.state_dict()) > 0
     if type(thing) in _CLASSES and (learned or private - set(vars(nn.Module()))):
-        raise ValueError(
-            f"'model' must have a penalty that is not calibrated. Got a calibrated {type(thing).__name__}. "
-            "Pass a new one with set_params; 'fit' calibrates its own copy."
-        )
+        raise _calibrated(thing)
     arguments = {}
     for name in _arguments(type(thing)):  # type: ignore[arg-type]
         value = getattr(thing, name)
@@ -298,6 +298,15 @@ def _describe(thing: Any) -> dict[str, Any]:
         custom = name == "encoder" and isinstance(value, nn.Module)
         arguments[name] = None if custom else _plain(value)
     return {"class": type(thing).__name__, "arguments": arguments}
+
+
+def _calibrated(thing: object) -> ArgumentError:
+    return ArgumentError(
+        "model",
+        "have a penalty that is not calibrated",
+        f"a calibrated {type(thing).__name__}",
+        "Pass a new one with set_params; 'fit' calibrates its own copy.",
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -314,6 +323,11 @@ def _plain(value: Any) -> Any:
         return [_plain(entry) for entry in value]
     if isinstance(value, (set, frozenset)):
         return [_plain(entry) for entry in sorted(value)]
+    if isinstance(value, Kernel) and has_document(value):
+        for part, _ in value.parts():
+            if any(isinstance(entry, Tensor) for entry in vars(part).values()):
+                raise _calibrated(part)
+        return describe_kernel(value)
     if type(value) in _CLASSES:
         return _describe(value)
     raise TypeError(
@@ -566,6 +580,9 @@ def _value(value: Any, hint: Any, where: str) -> Any:
     """Return a value of exactly the type of the hint; lists become tuples, pairs mappings."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     parts = typing.get_args(hint) if union else (hint,)
+    if type(value) is dict and Kernel in parts:
+        with _refusing(where):
+            return read_kernel(value)
     if type(value) is dict and "class" in value:
         return _object(value, tuple(part for part in parts if isinstance(part, type)), where)
     for part in parts:

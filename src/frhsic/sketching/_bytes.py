@@ -16,82 +16,11 @@ from torch import Tensor
 
 from frhsic._files import NO_DIGEST, is_sealed, seal
 from frhsic.data import Label
-from frhsic.kernels import (
-    Delta,
-    Energy,
-    Gaussian,
-    InverseMultiquadric,
-    Kernel,
-    Laplace,
-    Linear,
-    OnColumns,
-    Product,
-    Scaled,
-    Sum,
-)
 from frhsic.sketching._grid import Grid
 from frhsic.sketching._maps import FeatureMap, Joined, Waves
 from frhsic.sketching._state import ALL, LEVELS, STORED, Plan, Sample, State, joined_labels
 
-FORMAT, VERSION = "frhsic-sketch", 2  # 2: a digest
-_RADIAL = {kernel.__name__: kernel for kernel in (Gaussian, Laplace, InverseMultiquadric)}
-_PLAIN = {kernel.__name__: kernel for kernel in (Linear, Energy)}
-_PAIRS = {kernel.__name__: kernel for kernel in (Sum, Product)}
-
-
-def describe_kernel(kernel: Kernel) -> dict[str, Any]:
-    """Return a kernel of numbers as JSON."""
-    name = type(kernel).__name__
-    match kernel:
-        case Sum() | Product():
-            return {name: [describe_kernel(kernel.left), describe_kernel(kernel.right)]}
-        case Scaled():
-            return {name: [describe_kernel(kernel.kernel), float(kernel.factor)]}
-        case OnColumns():
-            return {name: [describe_kernel(kernel.kernel), list(kernel.columns)]}
-        case Delta():
-            return {name: []}
-        case Gaussian() | Laplace() | InverseMultiquadric():
-            return {name: [float(kernel.bandwidth), _listed(kernel.whiten), _listed(kernel._origin)]}
-        case Linear() | Energy():
-            return {name: [_listed(kernel.whiten), _listed(kernel.origin)]}
-    raise ValueError(
-        "'kernel_z' and 'kernel_s' must be kernels of frhsic, which bytes can name. "
-        f"Got {name}. Build one of frhsic.kernels."
-    )
-
-
-def _listed(x: Tensor | bool | None) -> Any:
-    return x.double().tolist() if isinstance(x, Tensor) else x
-
-
-def read_kernel(document: Any) -> Kernel:
-    """Return the kernel that ``describe_kernel`` wrote."""
-    match document:
-        case {**one} if len(one) == 1:
-            ((name, arguments),) = one.items()
-        case _:
-            raise ValueError
-    match arguments:
-        case [left, right] if name in _PAIRS:
-            return _PAIRS[name](read_kernel(left), read_kernel(right))
-        case [inside, float(factor)] if name == "Scaled":
-            return Scaled(read_kernel(inside), factor)
-        case [inside, [*columns]] if name == "OnColumns":
-            seen = tuple(j for j in columns if isinstance(j, int) and j >= 0)
-            if len(seen) == len(columns):
-                return OnColumns(read_kernel(inside), seen)
-        case [] if name == "Delta":
-            return Delta()
-        case [float(bandwidth), whiten, origin] if name in _RADIAL:
-            return _RADIAL[name](bandwidth, _matrix(whiten) if whiten else False, _matrix(origin))
-        case [whiten, origin] if name in _PLAIN:
-            return _PLAIN[name](_matrix(whiten) if whiten else False, _matrix(origin))
-    raise ValueError
-
-
-def _matrix(rows: Any) -> Tensor:
-    return None if rows is None else torch.tensor(rows, dtype=torch.float64)  # type: ignore[return-value]
+FORMAT, VERSION = "frhsic-sketch", 3  # 2: a digest, 3: kernels as in saved models
 
 
 def fingerprint(one: FeatureMap) -> Tensor:

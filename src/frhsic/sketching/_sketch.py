@@ -30,23 +30,20 @@ from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.dependence.gdp import GDP
 from frhsic.dependence.hsic import HSIC
 from frhsic.kernels import Gaussian, Kernel, default_kernel
+from frhsic.kernels.documents import describe_kernel, read_kernel
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._centering import Estimator, check_estimator, refuse_few_rows
 from frhsic.numerics._numeric import signed_root
 from frhsic.numerics._products import Rows, feature_rows, hsic_of_sums, normalized_hsic, pair_rows
 from frhsic.sketching._bytes import (
-    describe_kernel,
     fingerprint,
     pack,
-    read_kernel,
     read_state,
     refusal,
     unpack,
     write_state,
 )
 from frhsic.sketching._maps import (
-    check_kernel,
-    delta_columns,
     feature_map,
 )
 from frhsic.sketching._state import MOST_SUMS, Moments, Plan, State, by_place
@@ -112,7 +109,7 @@ class FeatureHSIC(Dependence):
         check_estimator(estimator)
         self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()
         self.kernel_s = checked_kernel(kernel_s, "kernel_s")
-        check_kernel(self.kernel_z, "kernel_z")
+        self.kernel_z.terms(None, 1.0, "kernel_z")  # ArgumentError if it has no features
         self.n_features = _checked_features(n_features)
         self.random_state = _checked_seed(random_state)
         self.estimator = estimator
@@ -172,7 +169,7 @@ class FeatureHSIC(Dependence):
         map_z = feature_map(
             self.kernel_z.bind(z, w), z.shape[-1], self.n_features[0], self.random_state, "kernel_z"
         )
-        exact, rest, factor = delta_columns(kernel_s.bind(x, w), x.shape[1])
+        exact, rest, factor = kernel_s.bind(x, w).split_equality(x.shape[1])
         place, n_places = torch.zeros(len(x), dtype=torch.int64, device=x.device), 1
         for j in exact:
             values, codes = x[:, j].unique(return_inverse=True)
@@ -367,7 +364,7 @@ class HSICSketch:
                     f"'{name}' must be a kernel with numbers as bandwidths: rows that come later must not "
                     f"change it. Got {kernel!r}. HSICSketch.like(z, s) takes the scales from a sample."
                 )
-        check_kernel(kernel_z, "kernel_z")
+        kernel_z.terms(None, 1.0, "kernel_z")  # ArgumentError if it has no features
         if not isinstance(n_groups, int) or not 2 <= n_groups <= 1_000:
             raise ValueError(
                 f"'n_groups' must lie between 2 and 1,000. Got {n_groups!r}. Leave it out for 20."

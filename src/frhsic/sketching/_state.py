@@ -16,7 +16,7 @@ from torch import Tensor
 from frhsic.data import Kind, Label, Sensitive
 from frhsic.kernels import Kernel
 from frhsic.sketching._grid import Grid
-from frhsic.sketching._maps import FeatureMap, delta_columns, feature_map, seen_columns
+from frhsic.sketching._maps import FeatureMap, feature_map
 
 # Up to so many distinct numbers in a column of s, and so many combinations of all columns, s is kept level by
 # level and its kernel is exact: ages from 0 to 120, or from 17 to 90 for each of three groups.
@@ -52,7 +52,11 @@ class Plan:
     kinds: tuple[Kind, ...]
 
     def __post_init__(self) -> None:
-        seen = seen_columns(self.kernel_s, len(self.names))
+        seen = {
+            (j, kernel.by_equality)
+            for kernel, columns in self.kernel_s.parts()
+            for j in (range(len(self.names)) if columns is None else columns)
+        }
         if max(j for j, _ in seen) >= len(self.names):
             raise ValueError(
                 "'s' must have the columns that 'kernel_s' looks at. "
@@ -78,7 +82,7 @@ class Plan:
 
     @cached_property
     def _split(self) -> tuple[tuple[int, ...], Kernel | None, float]:
-        return delta_columns(self.kernel_s, len(self.names))
+        return self.kernel_s.split_equality(len(self.names))
 
     @cached_property
     def free(self) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from frhsic.dependence import HSIC
 from frhsic.inference._embedding import embedding
 from frhsic.inference._permutation import Stratum, moments
 from frhsic.inference._results import Kind, Result, frame
-from frhsic.inference.bounds._complexity import TrainedOn, is_standard, lipschitz, uniform_bound
+from frhsic.inference.bounds._complexity import TrainedOn, uniform_bound
 from frhsic.inference.bounds._worst_case import (
     MOST_ROWS,
     Fixed,
@@ -30,7 +30,7 @@ from frhsic.inference.bounds._worst_case import (
     refuse_no_directions,
     resolution,
 )
-from frhsic.kernels import Kernel, Linear, OnColumns, Scaled, Sum
+from frhsic.kernels import Kernel
 from frhsic.numerics._lowrank import complete_map
 from frhsic.numerics._tiles import TILE, tiled_hsic
 
@@ -302,7 +302,7 @@ def grouped_bound(
 
 
 def _population(seen: _Seen, kernel_z: Kernel, kernel_s: Kernel) -> Bound:
-    constant = 3.0 if is_standard(kernel_z) and is_standard(kernel_s) else 32.0
+    constant = 3.0 if kernel_z.is_standard and kernel_s.is_standard else 32.0
     scale = kernel_z.bound * kernel_s.bound
 
     def at(n: int) -> float:
@@ -460,7 +460,7 @@ def _trained(train: TrainedOn, seen: _Seen, rows: Fixed, row: HeadRow, spread: f
             f"'train' must come with bounded kernels. Got {rows.kernel_z!r} and {rows.kernel_s!r}. "
             "Use Gaussian kernels, or leave 'train' out."
         )
-    lip_z, lip_s = lipschitz(rows.kernel_z), lipschitz(rows.kernel_s)
+    lip_z, lip_s = rows.kernel_z.lipschitz, rows.kernel_s.lipschitz
 
     def deviation(n: int, delta: float, complexity: float) -> float:
         return uniform_bound(n, delta, nu_z, nu_s, lip_z, lip_s, complexity)
@@ -588,21 +588,12 @@ def _remarks(part: Fixed, spectrum: Spectrum) -> list[str]:
         notes.append(
             f"Of {spectrum.rank} directions of s the {len(spectrum.eigenvalues)} leading ones are looked at."
         )
-    if not _has_linear(part.kernel_z):
+    if not part.kernel_z.has_linear:
         notes.append(
             "A linear head is not in the RKHS of this kernel on z: only a kernel with a linear part, such as "
             "Gaussian(...) + Linear(), covers it."
         )
     return notes
-
-
-def _has_linear(kernel: Kernel) -> bool:
-    """Tell whether linear heads are in the RKHS: in that of a sum they are, in that of a product not."""
-    if isinstance(kernel, Sum):
-        return _has_linear(kernel.left) or _has_linear(kernel.right)
-    if isinstance(kernel, OnColumns | Scaled):
-        return _has_linear(kernel.kernel)
-    return isinstance(kernel, Linear)
 
 
 def _check(

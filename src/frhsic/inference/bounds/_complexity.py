@@ -18,18 +18,6 @@ import torch
 from torch import Tensor
 
 from frhsic.data import to_generator, to_matrix
-from frhsic.kernels import (
-    Delta,
-    Gaussian,
-    InverseMultiquadric,
-    Kernel,
-    Laplace,
-    Linear,
-    OnColumns,
-    Product,
-    Scaled,
-    Sum,
-)
 
 # The largest slope of SELU, the activation between the layers of the estimators' encoder: scale x alpha.
 SELU_SLOPE = 1.0507009873554805 * 1.6732632423543772
@@ -291,9 +279,9 @@ def uniform_bound(
         Rows on which the encoder was trained.
     delta : float
     nu_z, nu_s : float
-        The largest k(x, x) of each kernel (``kernel.bound``).
+        ``kernel.bound``: the largest k(x, x).
     lip_z, lip_s : float
-        From :func:`lipschitz`.
+        ``kernel.lipschitz``.
     complexity : float
         G_n; zero for one encoder that was fixed before these rows were seen.
 
@@ -310,55 +298,6 @@ def uniform_bound(
     # 0 * inf: without a class the Lipschitz constants do not enter.
     learned = 48.0 * math.sqrt(math.pi) * steepest * complexity if complexity else 0.0
     return nu_z * nu_s * (chance + 4.0 / n + learned)
-
-
-def lipschitz(kernel: Kernel) -> float:
-    """Return l with |k(x, .) - k(y, .)| <= l |x - y| for all rows x and y, in the norm of the RKHS.
-
-    1 / sigma for a Gaussian and an inverse multiquadric, 1 for a linear kernel, sqrt(2) for a Delta on
-    category codes (which are at least 1 apart); sums, products and multiples by their parts. Laplace and
-    energy kernels have no such constant: their feature maps are only Hölder of order 1/2.
-
-    Examples
-    --------
-    >>> from frhsic.kernels import Gaussian
-    >>> lipschitz(Gaussian(2.0))
-    0.5
-    """
-    if isinstance(kernel, OnColumns):
-        return lipschitz(kernel.kernel)
-    if isinstance(kernel, Scaled):
-        return math.sqrt(kernel.factor) * lipschitz(kernel.kernel)
-    if isinstance(kernel, Sum):
-        return math.hypot(lipschitz(kernel.left), lipschitz(kernel.right))
-    if isinstance(kernel, Product) and max(kernel.left.bound, kernel.right.bound) < math.inf:
-        left = math.sqrt(kernel.right.bound) * lipschitz(kernel.left)
-        right = math.sqrt(kernel.left.bound) * lipschitz(kernel.right)
-        # 1 - (1 - a)(1 - b) <= a + b: with constant diagonals the squares add up.
-        return math.hypot(left, right) if is_standard(kernel) else left + right
-    if isinstance(kernel, Delta):
-        return math.sqrt(2.0)
-    if isinstance(kernel, Gaussian | InverseMultiquadric | Linear):
-        stretch = (
-            float(torch.linalg.matrix_norm(kernel.whiten, 2)) if isinstance(kernel.whiten, Tensor) else 1.0
-        )
-        if isinstance(kernel, Linear):
-            return stretch
-        if kernel.whiten is not True and not isinstance(kernel.bandwidth, str):
-            return stretch / float(kernel.bandwidth)
-    raise ValueError(
-        f"'kernel' must have a Lipschitz feature map and numbers as bandwidths. Got {kernel!r}. "
-        "Use Gaussian or InverseMultiquadric kernels, fixed with calibrate(..., freeze=True)."
-    )
-
-
-def is_standard(kernel: Kernel) -> bool:
-    """Tell whether k >= 0 and k(x, x) is the same for all x, by how the kernel is made."""
-    if isinstance(kernel, OnColumns | Scaled):
-        return is_standard(kernel.kernel)
-    if isinstance(kernel, Sum | Product):
-        return is_standard(kernel.left) and is_standard(kernel.right)
-    return isinstance(kernel, Gaussian | Laplace | InverseMultiquadric | Delta)
 
 
 def _check_rows(n: int) -> None:

@@ -7,6 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
+
 Rule = Literal["median", "scale-free"]
 
 # Rows above which the median is taken on a random subsample: 2,000 rows are 2 million pairs.
@@ -128,6 +130,11 @@ def median_bandwidth(x: Tensor, generator: torch.Generator | None = None) -> Ten
     return torch.where(median > 0, median, apart).nan_to_num(1.0)
 
 
+def stretch(whiten: bool | Tensor) -> float:
+    """Return the most by which a whitening lengthens a row."""
+    return float(torch.linalg.matrix_norm(whiten, 2)) if isinstance(whiten, Tensor) else 1.0
+
+
 def scale_free_bandwidth(x: Tensor, weights: Tensor | None) -> Tensor:
     """Return sigma with sigma^2 = 2 tr Cov_w(x), the mean squared distance, inside the graph and floored."""
     spread = (x - weighted_mean(x, weights)).square().sum(dim=-1)
@@ -143,9 +150,11 @@ def whitening(x: Tensor, weights: Tensor | None) -> Tensor:
     """
     n, d = x.shape[-2:]
     if n < d + 2:
-        raise ValueError(
-            f"'whiten' must have at least d + 2 = {d + 2} rows: fewer are equally far apart once whitened. "
-            f"Got {n}. Use more rows or whiten=False."
+        raise ArgumentError(
+            "whiten",
+            f"have at least d + 2 = {d + 2} rows: fewer are equally far apart once whitened",
+            n,
+            "Use more rows or whiten=False.",
         )
     eps = torch.finfo(x.dtype).eps
     mean = weighted_mean(x, weights)
