@@ -8,6 +8,7 @@ from frhsic.kernels._base import Kernel, OnColumns, Product, Scaled, Sum
 from frhsic.kernels._default import default_kernel
 from frhsic.kernels._plain import Delta, Energy, Linear
 from frhsic.kernels._radial import Gaussian, InverseMultiquadric, Laplace
+from frhsic.kernels._scale import median_bandwidth as median_bandwidth
 
 __all__ = [
     "Delta",
