@@ -181,7 +181,7 @@ def point(run: dict[str, Any], rows: str, *, test: str | None = None, limit: str
     if limit is not None:
         found = kept["limits"][limit]
         shown = EquivalenceResult(
-            found["estimate"], LIMITS[limit][2], found["pvalue"], found["upper"], 1.0 - ALPHA, limit, "", "",
+            found["estimate"], LIMITS[limit][2], found["pvalue"], found["upper"], ALPHA, limit, "", "",
             who, n,
         )  # fmt: skip
     performance = -run["mse"] if "mse" in run else run["accuracy"]

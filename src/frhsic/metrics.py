@@ -15,8 +15,7 @@ from torch import Tensor
 
 from frhsic.data import check_aligned, to_generator, to_sensitive, to_weights
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, KernelHGR
-from frhsic.inference._permutation import MIN_LEVEL
-from frhsic.inference._tests import parts_of
+from frhsic.inference import MIN_LABEL_ROWS, rows_by_label
 from frhsic.numerics._centering import Estimator
 
 __all__ = [
@@ -277,7 +276,7 @@ def _measured(
     generator = to_generator(random_state)
     parts = [present.nonzero().squeeze(1)]
     if given is not None:
-        parts, _ = parts_of(given, present, rows_of="y_pred")
+        parts, _ = rows_by_label(given, present, rows_of="y_pred")
     total, mass = 0.0, 0.0
     for rows in parts:
         share = float(len(rows)) if w is None else float(w[rows].sum())
@@ -310,9 +309,9 @@ def _numbers(y_pred: object) -> Tensor:
 def _checked_rows(max_rows: object) -> int | None:
     if max_rows is None:
         return None
-    if isinstance(max_rows, bool) or not isinstance(max_rows, Integral) or int(max_rows) < MIN_LEVEL:
+    if isinstance(max_rows, bool) or not isinstance(max_rows, Integral) or int(max_rows) < MIN_LABEL_ROWS:
         raise ValueError(
-            f"'max_rows' must be an integer of at least {MIN_LEVEL}, or None. Got {max_rows!r}. "
+            f"'max_rows' must be an integer of at least {MIN_LABEL_ROWS}, or None. Got {max_rows!r}. "
             "Leave it out, or pass None for all rows."
         )
     return int(max_rows)

@@ -9,7 +9,7 @@ import torch
 
 from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import GDP, HSIC
-from frhsic.inference._sketched import jackknife_error
+from frhsic.inference._sketch_intervals import jackknife_error
 from frhsic.kernels import (
     Delta,
     Energy,

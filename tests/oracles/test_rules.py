@@ -26,7 +26,7 @@ def point(strength, p, dependence=0.01, tolerance=0.05, performance=0.8):
         dependence,
         test=TestResult(dependence, p, "permutation", "HSIC", ("age",), 500, True),
         equivalence=EquivalenceResult(
-            dependence, tolerance, p, 0.04, 0.95, "HSIC", "fixed kernels", "normal", ("age",), 500
+            dependence, tolerance, p, 0.04, 0.05, "HSIC", "fixed kernels", "normal", ("age",), 500
         ),
     )
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from frhsic.dependence import HSIC
-from frhsic.inference import independence_test, independence_tests
+from frhsic.inference import independence_test
 
 DRAWS = 100
 
@@ -121,7 +121,7 @@ def test_many_rows_of_few_groups_are_permuted_exactly():
 def test_each_column_takes_the_groups():
     z, s, groups = people(np.random.default_rng(0))
     frame = {"age": s, "income": -s}
-    for result in independence_tests(z, frame, groups=groups, n_permutations=19, random_state=0):
+    for result in independence_test(z, frame, each=True, groups=groups, n_permutations=19, random_state=0):
         assert (result.n, result.n_rows) == (40, 200)
 
 

@@ -46,7 +46,7 @@ def sweep(p):
             0.8,
             0.5,
             equivalence=EquivalenceResult(
-                0.5, TOLERANCE, pvalue, 0.9, 1.0 - ALPHA, "HSIC", "fixed kernels", "normal", ("age",), 500
+                0.5, TOLERANCE, pvalue, 0.9, ALPHA, "HSIC", "fixed kernels", "normal", ("age",), 500
             ),
         )
         for strength, pvalue in zip(STRENGTHS, p, strict=True)

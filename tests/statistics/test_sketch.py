@@ -7,7 +7,7 @@ from scipy import stats
 
 from frhsic.dependence import HSIC
 from frhsic.inference import confidence_interval, independence_test
-from frhsic.inference._sketched import jackknife_error
+from frhsic.inference._sketch_intervals import jackknife_error
 from frhsic.kernels import Gaussian
 from frhsic.sketching import HSICSketch
 from frhsic.sketching import _state as sketches

@@ -41,8 +41,7 @@ from frhsic.data import (
     to_weights,
 )
 from frhsic.dependence import GDP, HSIC
-from frhsic.inference import TestResult
-from frhsic.inference._sketched import refuse_beside_a_sketch
+from frhsic.inference import TestResult, check_sketch_alone
 from frhsic.sketching import HSICSketch
 
 
@@ -114,7 +113,7 @@ def audit(
         seed = random_state
     sketches = [scores] if isinstance(scores, HSICSketch) else scores
     if isinstance(sketches, list | tuple) and any(isinstance(one, HSICSketch) for one in sketches):
-        refuse_beside_a_sketch(
+        check_sketch_alone(
             sensitive_features=sensitive_features,
             y_true=y_true,
             sample_weight=sample_weight,

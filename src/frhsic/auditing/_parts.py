@@ -23,8 +23,8 @@ from frhsic.inference import (
     independence_test,
     localized_profile,
 )
-from frhsic.inference._permutation import random_orders
 from frhsic.inference.bounds import Certificate, certify
+from frhsic.numerics._permutations import random_orders
 
 # Fewer rows leave nothing for bandwidths, bounds and cross-fitting.
 MIN_ROWS = 50

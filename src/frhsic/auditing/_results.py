@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from frhsic._text import number
 from frhsic.auditing._words import sentences
-from frhsic.inference._results import Curve, Interval, Profile, Result, TestResult, frame
+from frhsic.inference import Curve, Interval, Profile, Result, TestResult, frame
 
 if TYPE_CHECKING:
     import pandas as pd

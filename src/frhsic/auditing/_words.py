@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from frhsic._text import number, percent
-from frhsic.inference._results import Curve, Interval, TestResult
+from frhsic.inference import Curve, Interval, TestResult
 
 if TYPE_CHECKING:
     from frhsic.auditing._results import Attribute, Audit, Claim, Column, Outcome

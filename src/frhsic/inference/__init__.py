@@ -1,11 +1,18 @@
-"""Judge: tests, intervals and certificates for the dependence of a score or representation on S."""
+"""Tests, intervals and curves for the dependence of a score or representation on S."""
 
 from frhsic.inference._curve import conditional_curve, gdp_from_band
 from frhsic.inference._equivalence import equivalence_test
 from frhsic.inference._intervals import confidence_interval
 from frhsic.inference._profile import localized_profile
+
+# `as`: for the packages above, not part of the public API.
+from frhsic.inference._question import check_sketch_alone as check_sketch_alone
 from frhsic.inference._results import Curve, EquivalenceResult, Interval, Profile, TestResult
-from frhsic.inference._tests import holm, independence_test, independence_tests
+from frhsic.inference._results import Result as Result
+from frhsic.inference._results import frame as frame
+from frhsic.inference._strata import MIN_LABEL_ROWS as MIN_LABEL_ROWS
+from frhsic.inference._strata import rows_by_label as rows_by_label
+from frhsic.inference._tests import holm, independence_test
 
 __all__ = [
     "Curve",
@@ -19,6 +26,5 @@ __all__ = [
     "gdp_from_band",
     "holm",
     "independence_test",
-    "independence_tests",
     "localized_profile",
 ]

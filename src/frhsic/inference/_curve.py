@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 import torch
 from torch import Tensor
 
-from frhsic._checks import check_confidence_level, check_draws
-from frhsic.data import (
-    Sensitive,
-    check_aligned,
-    to_generator,
-    to_groups,
-    to_sensitive,
-    to_vector,
-    to_weights,
-)
-from frhsic.inference._process import (
-    GROUPS,
-    Smoothed,
-    cell_curve,
-    cells_of_line,
-    effective_units,
-    equal_mass,
-    gathered,
-    is_coarse,
-    line_groups,
+from frhsic.data import Sensitive
+from frhsic.inference._places import MOST_PLACES, equal_mass
+from frhsic.inference._process import Smoothed, smooth_rows, smooth_sketch
+from frhsic.inference._question import (
+    IntervalOptions,
+    Observations,
+    check_one_column,
+    check_points,
+    check_sketch_alone,
+    check_sketch_of_rows,
 )
 from frhsic.inference._results import Curve
-from frhsic.inference._sketched import refuse_beside_a_sketch, refuse_grouped
 from frhsic.numerics._cells import Cells
-from frhsic.numerics._smoothing import bandwidths_of, check_bandwidth, row_weights
+from frhsic.numerics._smoothing import bandwidths_of, check_bandwidth
 from frhsic.sketching import HSICSketch
 
-# Standard errors and multipliers of fewer groups have no level to speak of.
-MIN_GROUPS = 20
 
-
+@overload
+def conditional_curve(
+    scores: HSICSketch,
+    *,
+    confidence_level: float = ...,
+    bandwidth_s: float | None = ...,
+    n_points: int = ...,
+    n_draws: int = ...,
+    random_state: object = ...,
+) -> Curve: ...
+@overload
+def conditional_curve(
+    scores: object,
+    s: object,
+    *,
+    confidence_level: float = ...,
+    bandwidth_s: float | None = ...,
+    n_points: int = ...,
+    n_draws: int = ...,
+    random_state: object = ...,
+    sample_weight: object = ...,
+    groups: object = ...,
+) -> Curve: ...
 def conditional_curve(
     scores: object,
     s: object = None,
@@ -60,6 +71,7 @@ def conditional_curve(
     scores : array-like of shape (n,), or HSICSketch
         Scores; or a sketch of one column of scores and one of s.
     s : array-like of shape (n,) or (n, 1)
+        The sensitive column. Left out for a sketch, as are weights and groups.
     confidence_level : float, default=0.95
         The confidence that the whole curve lies in the band.
     bandwidth_s : float or None, default=None
@@ -103,102 +115,31 @@ def conditional_curve(
     The 95% simultaneous band of the mean score along age leaves the overall mean 0.0494 at 10 of 10 points,
     between 20 and 29 (n = 2,000). Target: the true curve, value by value.
     """
-    check_confidence_level(confidence_level)
-    check_draws(n_draws)
-    if n_points < 2:
-        raise ValueError(f"'n_points' must be at least 2. Got {n_points}. Leave it out for 200.")
+    check_points(n_points, 200)
     if bandwidth_s is not None:
         check_bandwidth(bandwidth_s)
-    generator = to_generator(random_state)
+    options = IntervalOptions.read(confidence_level, n_draws, random_state)
     if isinstance(scores, HSICSketch):
-        refuse_beside_a_sketch(s=s, sample_weight=sample_weight, groups=groups)
-        return _sketched(scores, confidence_level, bandwidth_s, n_points, n_draws, generator)
-    check_aligned(scores=scores, s=s, sample_weight=sample_weight, groups=groups)
-    f = to_vector(scores, name="scores", min_rows=4)[:, None]
-    sensitive = to_sensitive(s, name="s", n_rows=len(f), rows_of="scores")
-    w = to_weights(sample_weight, n_rows=len(f), rows_of="scores")
-    units = to_groups(groups, n_rows=len(f), rows_of="scores")
-    check_groups(units)
-    _refuse_several(sensitive)
-    if w is not None:
-        present = w > 0
-        f, sensitive, w = f[present], sensitive[present], w[present] / w.sum()
-        units = None if units is None else units[present]
-    return _of_rows(
-        f,
-        sensitive,
-        row_weights(sensitive, w),
-        units,
-        confidence_level,
-        bandwidth_s,
-        n_points,
-        n_draws,
-        generator,
-    )
+        check_sketch_alone(s=s, sample_weight=sample_weight, groups=groups)
+        check_sketch_of_rows(scores, "a curve")
+        line = scores.line()
+        check_one_column(line.s, "curve")
+        curve = smooth_sketch(scores, line, bandwidth_s, line.span)
+        if curve is not None:
+            return _band(curve, line.s, line.mass, n_points, options, scores.n_rows)
+        z, stored, w = scores.stored
+        rows = Observations(z, stored, w / w.sum())
+    else:
+        rows = Observations.read(scores, s, sample_weight, groups, min_rows=4, one_column=True).counted(4)
+        check_one_column(rows.s, "curve")
+    bandwidths = None if bandwidth_s is None else bandwidths_of(rows.s, bandwidth_s, None, None)
+    curve = smooth_rows(rows, options.generator, bandwidths)
+    return _band(curve, rows.s, rows.weights, n_points, options, rows.n_units)
 
 
-def _of_rows(
-    f: Tensor,
-    s: Sensitive,
-    w: Tensor,
-    units: Tensor | None,
-    confidence_level: float,
-    bandwidth_s: float | None,
-    n_points: int,
-    n_draws: int,
-    generator: torch.Generator,
-) -> Curve:
-    n = len(f) if units is None else len(units.unique())
-    if bandwidth_s is None:
-        cells = Cells.of(s, w, effective_units(w, units))
-        curve = cell_curve(f, s, cells, w, generator, units)
-        return _band(
-            curve,
-            middles(s.values[:, 0], w, cells.codes(s)),
-            confidence_level,
-            n_draws,
-            generator,
-            s.names,
-            n,
-        )
-    curve = Smoothed.of(f, gathered(s, w, generator, units), bandwidths_of(s, bandwidth_s, None, None))
-    return _band(curve, n_points, confidence_level, n_draws, generator, s.names, n)
-
-
-def _sketched(
-    sketch: HSICSketch,
-    confidence_level: float,
-    bandwidth_s: float | None,
-    n_points: int,
-    n_draws: int,
-    generator: torch.Generator,
-) -> Curve:
-    refuse_grouped(sketch, "a curve")
-    line = sketch.line()
-    _refuse_several(line.s)
-    if bandwidth_s is None:
-        cells = cells_of_line(line, sketch.effective_rows)
-        if is_coarse(line, cells):
-            z, s, w = sketch.stored
-            return _of_rows(z, s, w / w.sum(), None, confidence_level, None, n_points, n_draws, generator)
-        f, groups = line_groups(line, line.s.kinds, cells)
-        places = middles(line.s.values[:, 0], line.mass, cells.codes(line.s))
-        curve = Smoothed.of(f, groups, [1.0], cells=cells)
-        return _band(curve, places, confidence_level, n_draws, generator, line.s.names, sketch.n_rows)
-    f, groups = line_groups(line, line.s.kinds)
-    curve = Smoothed.of(f, groups, bandwidths_of(line.s, bandwidth_s, line.span, None))
-    return _band(curve, n_points, confidence_level, n_draws, generator, line.s.names, sketch.n_rows)
-
-
-def _refuse_several(s: Sensitive) -> None:
-    if len(s.names) != 1:
-        raise ValueError(
-            f"'s' must be one column for a curve. Got {len(s.names)}. Draw one curve for each column."
-        )
-
-
-def middles(x: Tensor, w: Tensor, code: Tensor) -> Tensor:
-    """Return the weighted median of x within each cell, in the order of the cells."""
+def cell_medians(s: Sensitive, w: Tensor, cells: Cells) -> Tensor:
+    """Return the weighted median of one column within each cell, in the order of the cells."""
+    x, code = s.values[:, 0], cells.codes(s)
     order = x.argsort(stable=True)
     order = order[code[order].argsort(stable=True)]
     upto = w[order].cumsum(0)
@@ -209,48 +150,40 @@ def middles(x: Tensor, w: Tensor, code: Tensor) -> Tensor:
     return x[order[torch.searchsorted(upto, halves).clamp_max(len(order) - 1)]]
 
 
-def _band(
-    curve: Smoothed,
-    places: Tensor | int,
-    confidence_level: float,
-    n_draws: int,
-    generator: torch.Generator,
-    names: tuple[str, ...],
-    n: int,
-) -> Curve:
-    """Return the curve and its band: at all cells, which stand at ``places``, or at so many points."""
-    groups, cells = curve.groups, curve.cells
-    if isinstance(places, Tensor) or len(groups.sizes) <= min(places, GROUPS):
-        points, mass = groups.s, curve.mass
-    else:
-        points, mass = equal_mass(groups, places)
+def _band(curve: Smoothed, s: Sensitive, w: Tensor, n_points: int, options: IntervalOptions, n: int) -> Curve:
+    """Return the curve and its band at all cells, or at so many points of equal mass."""
+    places, cells, mass = curve.places, curve.cells, curve.mass
+    points = places.s
+    if cells is None and len(places.sizes) > min(n_points, MOST_PLACES):
+        points, mass = equal_mass(places, n_points)
     process = curve.at(points)
-    drawn = [process.standardised(errors[..., 0]) for errors, _ in process.draws(n_draws, generator)]
-    reach = process.limits(float(torch.cat(drawn).quantile(confidence_level)))
+    draws = process.draws(options.n_draws, options.generator)
+    largest = torch.cat([process.standardised(errors[..., 0]) for errors, _ in draws])
+    reach = process.limits(float(largest.quantile(options.confidence_level)))
     mean = process.mean[:, 0] + curve.overall
     mean_low, mean_high = mean - reach, mean + reach
     low, high = mean_low, mean_high
-    ends: tuple[Tensor, Tensor] | None = None
+    at, start, stop = points[:, 0], points[:0, 0], points[:0, 0]
     if cells is not None:
         cell = points[:, 0].long()
-        ends = cells.ends(cell)
+        at, (start, stop) = cell_medians(s, w, cells), cells.ends(cell)
         if cells.narrow and not cells.exact:
             low, high = _between_neighbours(mean_low, mean_high, cells.single[cell])
     return Curve(
-        points=tuple((places if isinstance(places, Tensor) else points[:, 0]).tolist()),
+        points=tuple(at.tolist()),
         mean=tuple(mean.tolist()),
         low=tuple(low.tolist()),
         high=tuple(high.tolist()),
         mass=tuple(mass.tolist()),
         overall=float(curve.overall[0]),
-        confidence_level=confidence_level,
+        confidence_level=options.confidence_level,
         target=curve.target,
-        attributes=names,
+        attributes=s.names,
         n=n,
         mean_low=tuple(mean_low.tolist()),
         mean_high=tuple(mean_high.tolist()),
-        start=() if ends is None else tuple(ends[0].tolist()),
-        stop=() if ends is None else tuple(ends[1].tolist()),
+        start=tuple(start.tolist()),
+        stop=tuple(stop.tolist()),
     )
 
 
@@ -286,13 +219,3 @@ def gdp_from_band(curve: Curve) -> tuple[float, float]:
         low += mass * max(0.0, below - overall, overall - above)
         high += mass * max(abs(below - overall), abs(above - overall))
     return low, high
-
-
-def check_groups(groups: Tensor | None) -> None:
-    """Raise ValueError if there are fewer than 20 groups."""
-    count = MIN_GROUPS if groups is None else int(groups.max()) + 1
-    if count < MIN_GROUPS:
-        raise ValueError(
-            f"'groups' must be at least {MIN_GROUPS}, which are then the independent units. Got {count}. "
-            "Pass more groups; independence_test takes fewer."
-        )

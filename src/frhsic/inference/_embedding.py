@@ -26,10 +26,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive
-from frhsic.dependence import HSIC, DistanceCovariance
+from frhsic.dependence import HSIC, Dependence, DistanceCovariance
 from frhsic.dependence.dcov import centred_diagonal, centred_products, sortable
-from frhsic.inference._permutation import size_classes
+from frhsic.inference._strata import size_classes
 from frhsic.kernels import Kernel
 from frhsic.numerics._centering import centred_by
 from frhsic.numerics._lowrank import blocks, complete_map, feature_map
@@ -140,6 +141,20 @@ def as_hsic(measure: HSIC | DistanceCovariance, s: Sensitive) -> HSIC:
     return measure._hsic(s.kinds) if isinstance(measure, DistanceCovariance) else measure
 
 
+def biased_hsic(measure: Dependence, s: Sensitive, purpose: str, fix: str) -> HSIC:
+    """Return the biased HSIC on the kernels of a measure; raise ArgumentError if it has none."""
+    if isinstance(measure, HSIC | DistanceCovariance):
+        hsic = as_hsic(measure, s)
+        if hsic.reference == "product":
+            return HSIC(hsic.kernel_z, hsic.kernel_s)
+    raise ArgumentError(
+        "dependence",
+        f"be a DistanceCovariance or an HSIC with reference='product' for {purpose}",
+        type(measure).__name__,
+        fix,
+    )
+
+
 def embedding(
     z: Tensor,
     s: Sensitive,
@@ -155,9 +170,11 @@ def embedding(
     say. Weights w are positive and sum to one. Groups are codes 0, ..., G - 1 of rows that may depend.
     """
     if measure.reference != "product":
-        raise ValueError(
-            "'dependence' must have reference='product': the errors of an estimated density are not "
-            f"followed. Got {measure.reference!r}. Use HSIC(reference='product')."
+        raise ArgumentError(
+            "dependence",
+            "have reference='product': the errors of an estimated density are not followed",
+            repr(measure.reference),
+            "Use HSIC(reference='product').",
         )
     kernels = measure.kernel_z.bind(z, w), measure._kernel_s(s).bind(s.values, w)
     n, x = len(z), s.values

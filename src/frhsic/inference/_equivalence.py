@@ -4,54 +4,52 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from scipy.special import ndtr, stdtr
-from torch import Tensor
 
-from frhsic._checks import check_confidence_level
-from frhsic.data import Sensitive, check_aligned, to_generator, to_groups, to_matrix, to_sensitive
+from frhsic._checks import ArgumentError
+from frhsic.data import to_generator
 from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance
-from frhsic.inference._curve import check_groups
 from frhsic.inference._embedding import as_hsic, embedding
-from frhsic.inference._intervals import (
-    gdp_curve,
-    gdp_tails,
-    group_notes,
-    kernel_words,
-    root_of,
-)
+from frhsic.inference._gdp_intervals import gdp_curve, gdp_tails
+from frhsic.inference._kernel_intervals import group_notes, kernel_words, root_of
+from frhsic.inference._question import Observations, find_method
 from frhsic.inference._results import EquivalenceResult
 
 
 def equivalence_test(
-    z: object,
+    scores: object,
     s: object,
     *,
     tolerance: float,
     dependence: Dependence | None = None,
-    confidence_level: float = 0.95,
+    alpha: float = 0.05,
     n_draws: int = 9_999,
     random_state: object = None,
     groups: object = None,
 ) -> EquivalenceResult:
-    """Test whether the dependence of z on s is *below* a tolerance; the null hypothesis is that it is not.
+    """Test whether the dependence of scores on s is *below* a tolerance.
 
-    The only test here whose positive answer supports independence, up to the tolerance. P(p <= alpha) is at
-    most alpha, for large n, when the dependence in the population is at least the tolerance.
+    The null hypothesis is that it is not: the only test here whose positive answer supports independence, up
+    to the tolerance. For large n, P(p <= alpha) is at most alpha when the dependence in the population is at
+    least the tolerance.
 
     Parameters
     ----------
-    z : array or frame of shape (n,) or (n, d)
+    scores : array or frame of shape (n,) or (n, d)
         A score or a representation, of rows that were not used to train it.
     s : array or frame of shape (n,) or (n, q)
+        The sensitive columns.
     tolerance : float
-        In the units of the measure: debiased normalised HSIC by default, points of the score for GDP.
+        In the units of the measure: debiased normalised HSIC by default, the unit of the score for GDP.
     dependence : HSIC, DistanceCovariance, GDP or None, default=None
         None is normalised HSIC.
-    confidence_level : float, default=0.95
-        The confidence of ``upper``.
+    alpha : float, default=0.05
+        The level of the test; ``upper`` is the upper confidence limit at 1 - alpha.
     n_draws : int, default=9999
+        Draws of the law of the error.
     random_state : int, generator or None
     groups : array of labels of shape (n,) or None, default=None
         Rows of one group (a person, a household) may depend on one another; groups are independent, and ``n``
@@ -86,43 +84,36 @@ def equivalence_test(
     >>> equivalence_test(score, age, tolerance=0.02, random_state=0).below
     True
     """
-    check_confidence_level(confidence_level)
     measure = HSIC(estimator="unbiased", normalized=True) if dependence is None else dependence
+    if not 0.0 < alpha < 1.0:
+        raise ArgumentError("alpha", "lie between 0 and 1", alpha, "Take 0.05.")
     if not 0 < tolerance < float("inf"):
-        raise ValueError(
-            f"'tolerance' must be a positive number. Got {tolerance!r}. No data can show that a dependence "
-            "is zero: say how much of it is too little to matter."
+        raise ArgumentError(
+            "tolerance",
+            "be a positive number",
+            repr(tolerance),
+            "No data can show that a dependence is zero: say how much of it is too little to matter.",
         )
     if n_draws < 99:
-        raise ValueError(f"'n_draws' must be at least 99. Got {n_draws}. Leave it out for 9,999.")
-    check_aligned(z=z, s=s, groups=groups)
-    x = to_matrix(z, name="z", min_rows=8)
-    sensitive = to_sensitive(s, name="s", n_rows=len(x), rows_of="z", min_rows=8)
-    codes = to_groups(groups, n_rows=len(x), rows_of="z")
-    check_groups(codes)
-    generator = to_generator(random_state)
-    if isinstance(measure, GDP):
-        return _gdp(x, sensitive, measure, tolerance, confidence_level, n_draws, generator, codes)
-    if isinstance(measure, HSIC | DistanceCovariance):
-        return _kernel(x, sensitive, measure, tolerance, confidence_level, n_draws, generator, codes)
-    raise TypeError(
-        "'dependence' must be HSIC, DistanceCovariance or GDP. "
-        f"Got {type(measure).__name__}. Leave it out for normalised HSIC."
-    )
+        raise ArgumentError("n_draws", "be at least 99", n_draws, "Leave it out for 9,999.")
+    method = find_method(_METHODS, measure)
+    rows = Observations.read(scores, s, groups=groups).counted()
+    return method(rows, measure, _Question(tolerance, alpha, n_draws, to_generator(random_state)))
 
 
-def _kernel(
-    z: Tensor,
-    s: Sensitive,
-    measure: HSIC | DistanceCovariance,
-    tolerance: float,
-    confidence_level: float,
-    n_draws: int,
-    generator: torch.Generator,
-    groups: Tensor | None,
+class _Question(NamedTuple):
+    tolerance: float
+    alpha: float
+    n_draws: int
+    generator: torch.Generator
+
+
+def _test_hsic(
+    rows: Observations, measure: HSIC | DistanceCovariance, question: _Question
 ) -> EquivalenceResult:
-    hsic = as_hsic(measure, s)
-    found = embedding(z, s, hsic, generator, groups=groups)
+    tolerance, alpha, n_draws, generator = question
+    hsic = as_hsic(measure, rows.s)
+    found = embedding(rows.z, rows.s, hsic, generator, groups=rows.groups)
     n, size, se = len(found), found.size(hsic.normalized), found.standard_error(hsic.normalized)
     estimate = found.unbiased()[0] / size
     # Less than independence gives on average is luck, and luck must not show a tolerance that n cannot.
@@ -143,52 +134,44 @@ def _kernel(
         if se <= 0:
             return worst
         distance = (max(estimate, 0.0) - value) / se
-        return max(worst, float(ndtr(distance) if groups is None else stdtr(found.units - 1, distance)))
+        return max(worst, float(ndtr(distance) if rows.groups is None else stdtr(found.units - 1, distance)))
 
     low, high = 0.0, 1.0
-    while pvalue(high) > 1.0 - confidence_level:
+    while pvalue(high) > alpha:
         low, high = high, 2.0 * high
     for _ in range(50):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if pvalue(middle) > 1.0 - confidence_level else (low, middle)
+        low, high = (middle, high) if pvalue(middle) > alpha else (low, middle)
     return EquivalenceResult(
         estimate=root_of(estimate) if hsic.root else estimate,
         tolerance=tolerance,
         pvalue=pvalue(tolerance**2 if hsic.root else tolerance),
         upper=root_of(high) if hsic.root else high,
-        confidence_level=confidence_level,
+        alpha=alpha,
         measure=kernel_words(measure),
         target="the population's value under these kernels, as fixed on this sample",
         method="normal law of the embedding, in its worst direction",
-        attributes=s.names,
+        attributes=rows.s.names,
         n=found.units,
         notes=(*found.notes, *group_notes(found)),
     )
 
 
-def _gdp(
-    z: Tensor,
-    s: Sensitive,
-    measure: GDP,
-    tolerance: float,
-    confidence_level: float,
-    n_draws: int,
-    generator: torch.Generator,
-    units: Tensor | None = None,
-) -> EquivalenceResult:
-    measure, curve = gdp_curve(z, s, measure, generator, None, units)
+def _test_gdp(rows: Observations, measure: GDP, question: _Question) -> EquivalenceResult:
+    tolerance, alpha, n_draws, generator = question
+    measure, curve = gdp_curve(rows, measure, generator)
     _, upper = gdp_tails(curve, n_draws, generator)
     return EquivalenceResult(
-        estimate=float(measure(z, s)),
+        estimate=float(measure(rows.z, rows.s)),
         tolerance=tolerance,
         pvalue=_smallest_tail(upper, tolerance, n_draws),
-        upper=upper(1.0 - confidence_level),
-        confidence_level=confidence_level,
+        upper=upper(alpha),
+        alpha=alpha,
         measure="GDP",
         target=curve.target_of_gdp,
         method="Gaussian multiplier process of the curve",
-        attributes=s.names,
-        n=len(z) if units is None else len(units.unique()),
+        attributes=rows.s.names,
+        n=rows.n_units,
         notes=curve.notes(),
     )
 
@@ -204,3 +187,11 @@ def _smallest_tail(upper: Callable[[float], float], tolerance: float, n_draws: i
         middle = 0.5 * (low + high)
         low, high = (low, middle) if upper(middle) < tolerance else (middle, high)
     return high
+
+
+# The test of each measure: a new measure gets one by a line here.
+_METHODS: dict[type[Dependence], Callable[[Observations, Any, _Question], EquivalenceResult]] = {
+    HSIC: _test_hsic,
+    DistanceCovariance: _test_hsic,
+    GDP: _test_gdp,
+}

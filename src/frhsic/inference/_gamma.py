@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
+from scipy import special
 from torch import Tensor
 
-from frhsic.kernels import Kernel
+from frhsic._checks import ArgumentError
+from frhsic.dependence import HSIC, Dependence
+from frhsic.inference._embedding import biased_hsic
+from frhsic.inference._results import TestResult
+from frhsic.inference._strata import Design
+from frhsic.kernels import Kernel, default_kernel
 
 # Above the first number of rows the Gram matrices are evaluated twice, in strips of the second number: 80 MB
 # for each side at n = 20,000.
@@ -20,6 +26,45 @@ class NullMoments(NamedTuple):
     statistic: float
     mean: float
     variance: float
+
+
+def gamma_test(design: Design, dependence: Dependence | None, generator: torch.Generator) -> TestResult:
+    """Test independence with a gamma law of the null moments, averaged over strata by their shares."""
+    if design.n_groups is not None:
+        _raise_for("groups", "independent rows", "groups")
+    if design.weighted:
+        _raise_for("sample_weight", "equal weights", "weights")
+    z, s = design.z, design.s
+    measure = HSIC() if dependence is None else dependence
+    plain = biased_hsic(measure, s, "method='gamma'", "Use method='permutation', which takes any measure.")
+    fixed = plain.calibrate(z, s, generator, freeze=True)
+    kernel_s = fixed.kernel_s or default_kernel(s.kinds)
+    statistic = mean = variance = 0.0
+    for stratum in design.strata:
+        moments = null_moments(stratum.z, stratum.s.values, fixed.kernel_z, kernel_s)
+        statistic += stratum.share * moments.statistic
+        mean += stratum.share * moments.mean
+        variance += stratum.share**2 * moments.variance
+    return TestResult(
+        statistic=statistic,
+        pvalue=gamma_tail(statistic, mean, variance) if mean > 0 and variance > 0 else 1.0,
+        method="gamma",
+        measure=f"{type(measure).__name__} in its biased form",
+        attributes=s.names,
+        n=design.n_rows,
+        exact=False,
+        notes=design.notes,
+    )
+
+
+def _raise_for(argument: str, units: str, got: str) -> NoReturn:
+    must = f"be None for method='gamma': its moments are for {units}"
+    raise ArgumentError(argument, must, got, "Use method='permutation'.")
+
+
+def gamma_tail(x: float, mean: float, variance: float) -> float:
+    """Return P(X > x) of the gamma law with this mean and variance."""
+    return float(special.gammaincc(mean**2 / variance, max(x, 0.0) / (variance / mean)))
 
 
 def null_moments(z: Tensor, s: Tensor, kernel_z: Kernel, kernel_s: Kernel) -> NullMoments:

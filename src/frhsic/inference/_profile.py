@@ -7,20 +7,24 @@ import math
 import torch
 from torch import Tensor
 
-from frhsic._checks import check_confidence_level, check_draws
-from frhsic.data import check_aligned, to_generator, to_groups, to_matrix, to_sensitive, to_weights
-from frhsic.inference._curve import check_groups, middles
-from frhsic.inference._permutation import random_orders
-from frhsic.inference._process import Groups, effective_units, equal_mass, gathered
+from frhsic.inference._curve import cell_medians
+from frhsic.inference._places import Places, equal_mass, gather
+from frhsic.inference._question import (
+    IntervalOptions,
+    Observations,
+    check_one_column,
+    check_permutations,
+    check_points,
+)
 from frhsic.inference._results import Profile
 from frhsic.kernels import Gaussian
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._lowrank import FeatureMap, blocks, feature_map
+from frhsic.numerics._permutations import random_orders
 from frhsic.numerics._smoothing import (
     bandwidths_of,
     check_bandwidth,
     log_kernel,
-    row_weights,
     smoothing_weights,
 )
 
@@ -31,7 +35,7 @@ _UNIT_ROWS = 20_000
 
 
 def localized_profile(
-    z: object,
+    scores: object,
     s: object,
     *,
     confidence_level: float = 0.95,
@@ -56,9 +60,10 @@ def localized_profile(
 
     Parameters
     ----------
-    z : array-like of shape (n,) or (n, d)
+    scores : array-like of shape (n,) or (n, d)
         Scores or a representation, of rows that were not used to train it.
     s : array-like of shape (n,) or (n, 1)
+        The sensitive column.
     confidence_level : float, default=0.95
         Random pairings stay below ``chance`` everywhere at once with this probability.
     bandwidth_s : float or None, default=None
@@ -98,109 +103,99 @@ def localized_profile(
     >>> profile.points[np.argmax(profile.contrast)] > 50
     True
     """
-    check_confidence_level(confidence_level)
-    check_draws(n_permutations)
+    check_points(n_points, 50)
+    check_permutations(n_permutations)
+    check_permutations(n_permutations)
+    check_permutations(n_permutations)
+    check_permutations(n_permutations)
     if bandwidth_s is not None:
         check_bandwidth(bandwidth_s)
-    if n_points < 2:
-        raise ValueError(f"'n_points' must be at least 2. Got {n_points}. Leave it out for 50.")
-    check_aligned(z=z, s=s, sample_weight=sample_weight, groups=groups)
-    x = to_matrix(z, name="z", min_rows=8)
-    sensitive = to_sensitive(s, name="s", n_rows=len(x), rows_of="z", min_rows=8)
-    if len(sensitive.names) != 1:
-        raise ValueError(
-            f"'s' must be one column for a profile. Got {len(sensitive.names)}. Draw one for each column."
-        )
-    weights = to_weights(sample_weight, n_rows=len(x), rows_of="z")
-    units = to_groups(groups, n_rows=len(x), rows_of="z")
-    check_groups(units)
-    if weights is not None:
-        present = weights > 0
-        x, sensitive, weights = x[present], sensitive[present], weights[present]
-        units = None if units is None else units[present]
-        weights = None if bool((weights == weights[0]).all()) else weights / weights.sum()
-    generator = to_generator(random_state)
-    if units is not None and len(x) > _UNIT_ROWS:
-        units, rows = _some_units(units, generator)
-        x, sensitive = x[rows], sensitive[rows]
-        weights = None if weights is None else weights[rows] / weights[rows].sum()
-    n, w = len(x), row_weights(sensitive, weights)
+    options = IntervalOptions.read(confidence_level, n_permutations, random_state)
+    rows = Observations.read(scores, s, sample_weight, groups).counted()
+    check_one_column(rows.s, "profile")
+    if rows.groups is not None and len(rows) > _UNIT_ROWS:
+        rows = rows.take(_rows_of_some_groups(rows.groups, options.generator))
+    w = rows.weights
     if bandwidth_s is None:
-        cells = Cells.of(sensitive, w, effective_units(w, units))
-        groups_of_s = gathered(cells.as_sensitive(sensitive), w, generator, units)
-        bandwidths, mass = [1.0], groups_of_s.sums(groups_of_s.w)
-        points, share = groups_of_s.s, mass
-        places = middles(sensitive.values[:, 0], w, cells.codes(sensitive))
+        cells = Cells.of(rows.s, w, rows.effective_units)
+        places = gather(cells.as_sensitive(rows.s), w, options.generator, rows.groups)
+        bandwidths, n_points = [1.0], len(places.sizes)
+        at = cell_medians(rows.s, w, cells)
     else:
-        groups_of_s = gathered(sensitive, w, generator, units)
-        bandwidths, mass = bandwidths_of(sensitive, bandwidth_s, None, None), groups_of_s.sums(groups_of_s.w)
-        few = len(mass) <= n_points
-        points, share = (groups_of_s.s, mass) if few else equal_mass(groups_of_s, n_points)
-        places = points[:, 0]
-    window = smoothing_weights(log_kernel(points, groups_of_s.s, groups_of_s.kinds, bandwidths), mass) / mass
-    E = window - 1.0  # (a, M): contrasts are E times the sums over groups
-    features = feature_map(Gaussian("median").calibrate(x, generator=generator), x, _FEATURES)
-    sums, covariance, mean = _sums(features, x, groups_of_s)
-    contrast = (E @ sums).square().sum(dim=1).sqrt()
-    if units is not None:
-        G = groups_of_s.w[:, None] * (features(x[groups_of_s.rows]) - mean)
-        null = _by_units(E, G, groups_of_s, units[groups_of_s.rows], n_permutations, generator)
-    elif weights is None and n <= _PERMUTED_ROWS:
-        G = groups_of_s.w[:, None] * (features(x[groups_of_s.rows]) - mean)  # equal weights, so in any order
-        orders = random_orders(len(G), n_permutations, generator)
-        null = torch.stack([(E @ groups_of_s.sums(G[order])).square().sum(dim=1).sqrt() for order in orders])
-    else:
-        root = groups_of_s.sums(groups_of_s.w.square()).sqrt()
-        null = _limit(E * root, covariance, n_permutations, generator)
-    chance = _simultaneous(null, confidence_level)
-    gaussian = bandwidth_s is not None and sensitive.kinds == ("continuous",)
+        places = gather(rows.s, w, options.generator, rows.groups)
+        bandwidths, at = bandwidths_of(rows.s, bandwidth_s, None, None), None
+    mass = places.sums(places.w)
+    points, share = (places.s, mass) if len(mass) <= n_points else equal_mass(places, n_points)
+    window = smoothing_weights(log_kernel(points, places.s, places.kinds, bandwidths), mass) / mass
+    contrast, null = _contrasts(window - 1.0, rows, places, options)
+    gaussian = bandwidth_s is not None and rows.s.kinds == ("continuous",)
     return Profile(
-        points=tuple(places.tolist()),
+        points=tuple((points[:, 0] if at is None else at).tolist()),
         contrast=tuple(contrast.tolist()),
-        chance=tuple(chance.tolist()),
+        chance=tuple(_simultaneous(null, confidence_level).tolist()),
         mass=tuple(share.tolist()),
         confidence_level=confidence_level,
         bandwidth=float(bandwidths[0]) if gaussian else 0.0,
-        attributes=sensitive.names,
-        n=n if units is None else len(units.unique()),
+        attributes=rows.s.names,
+        n=rows.n_units,
     )
 
 
-def _some_units(units: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return random whole units of about 20,000 rows, and those rows."""
-    order = torch.randperm(int(units.max()) + 1, generator=generator)
-    sizes = torch.bincount(units, minlength=len(order))[order].cumsum(0)
+def _contrasts(
+    E: Tensor, rows: Observations, places: Places, options: IntervalOptions
+) -> tuple[Tensor, Tensor]:
+    """Return the contrasts ``(a,)``, which are E times the sums at the places, and draws ``(B, a)``."""
+    x, generator, count = rows.z, options.generator, options.n_draws
+    features = feature_map(Gaussian("median").calibrate(x, generator=generator), x, _FEATURES)
+    sums, covariance, mean = _sums(features, x, places)
+    contrast = _lengths(E, sums)
+    if rows.groups is None and (rows.w is not None or len(x) > _PERMUTED_ROWS):
+        root = places.sums(places.w.square()).sqrt()
+        return contrast, _limit(E * root, covariance, count, generator)
+    G = places.w[:, None] * (features(x[places.rows]) - mean)
+    if rows.groups is not None:
+        return contrast, _by_groups(E, G, places, count, generator)
+    orders = random_orders(len(G), count, generator)  # equal weights, so in any order
+    return contrast, torch.stack([_lengths(E, places.sums(G[order])) for order in orders])
+
+
+def _lengths(E: Tensor, sums: Tensor) -> Tensor:
+    return (E @ sums).square().sum(dim=1).sqrt()
+
+
+def _rows_of_some_groups(groups: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the rows of random whole groups, about 20,000."""
+    order = torch.randperm(int(groups.max()) + 1, generator=generator)
+    sizes = torch.bincount(groups, minlength=len(order))[order].cumsum(0)
     kept = torch.zeros(len(order), dtype=torch.bool)
     kept[order[sizes <= _UNIT_ROWS]] = True
-    rows = kept[units].nonzero().squeeze(1)
-    return units[rows], rows
+    return kept[groups].nonzero().squeeze(1)
 
 
-def _by_units(
-    E: Tensor, G: Tensor, groups: Groups, units: Tensor, count: int, generator: torch.Generator
-) -> Tensor:
+def _by_groups(E: Tensor, G: Tensor, places: Places, count: int, generator: torch.Generator) -> Tensor:
     """Return contrasts of centred features G with a random multiplier for each unit, shape ``(count, a)``."""
+    assert places.units is not None  # noqa: S101
     null = []
     for _ in range(count):
-        xi = torch.randn(int(units.max()) + 1, generator=generator, dtype=torch.float64)
-        null.append((E @ groups.sums(xi[units, None] * G)).square().sum(dim=1).sqrt())
+        xi = torch.randn(int(places.units.max()) + 1, generator=generator, dtype=torch.float64)
+        null.append(_lengths(E, places.sums(xi[places.units, None] * G)))
     return torch.stack(null)
 
 
-def _sums(features: FeatureMap, x: Tensor, groups: Groups) -> tuple[Tensor, Tensor, Tensor]:
-    """Return sum_i w_i g_i over each group of centred features, their covariance under w^2, and the mean."""
+def _sums(features: FeatureMap, x: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:
+    """Return sum_i w_i g_i at each place of centred features, their covariance under w^2, and the mean."""
     r = features.width
     shift = features(x[: min(len(x), 1_000)]).mean(dim=0)  # near the mean, so that little cancels
-    group = torch.repeat_interleave(torch.tensor(groups.sizes))
-    sums, second, first = x.new_zeros((len(groups.sizes), r)), x.new_zeros((r, r)), x.new_zeros(r)
-    for part in blocks(len(group)):
-        w = groups.w[part, None]
-        G = features(x[groups.rows[part]]).sub_(shift).mul_(w)
-        sums.index_add_(0, group[part], G)
+    place = torch.repeat_interleave(torch.tensor(places.sizes))
+    sums, second, first = x.new_zeros((len(places.sizes), r)), x.new_zeros((r, r)), x.new_zeros(r)
+    for part in blocks(len(place)):
+        w = places.w[part, None]
+        G = features(x[places.rows[part]]).sub_(shift).mul_(w)
+        sums.index_add_(0, place[part], G)
         second.addmm_(G.mT, G)
         first += (w * G).sum(dim=0)
-    mean, total = sums.sum(dim=0), groups.w.square().sum()
-    sums -= torch.outer(groups.sums(groups.w), mean)
+    mean, total = sums.sum(dim=0), places.w.square().sum()
+    sums -= torch.outer(places.sums(places.w), mean)
     second -= torch.outer(first, mean) + torch.outer(mean, first) - total * torch.outer(mean, mean)
     return sums, second / total, mean + shift
 
@@ -213,7 +208,7 @@ def _limit(E: Tensor, covariance: Tensor, count: int, generator: torch.Generator
     noise = (
         torch.randn((E.shape[1], len(root)), generator=generator, dtype=torch.float64) for _ in range(count)
     )
-    return torch.stack([(E @ xi @ root).square().sum(dim=1).sqrt() for xi in noise])
+    return torch.stack([_lengths(E @ xi, root) for xi in noise])
 
 
 def _simultaneous(null: Tensor, confidence_level: float) -> Tensor:

@@ -127,8 +127,10 @@ class EquivalenceResult(Result):
     pvalue : float
         Small when so little dependence is seldom seen at the tolerance: evidence that it is below.
     upper : float
-        The upper confidence limit; below the tolerance exactly when pvalue < 1 - ``confidence_level``.
-    confidence_level, measure, target, method, attributes, n
+        The upper confidence limit at 1 - ``alpha``; below the tolerance exactly when pvalue < ``alpha``.
+    alpha : float
+        The level of the test.
+    measure, target, method, attributes, n
         As in the other results.
     """
 
@@ -136,7 +138,7 @@ class EquivalenceResult(Result):
     tolerance: float
     pvalue: float
     upper: float
-    confidence_level: float
+    alpha: float
     measure: str
     target: str
     method: str
@@ -146,16 +148,16 @@ class EquivalenceResult(Result):
 
     @property
     def below(self) -> bool:
-        """Whether the dependence is shown to be below the tolerance, at 1 - confidence_level."""
-        return self.pvalue <= 1.0 - self.confidence_level
+        """Whether the dependence is shown to be below the tolerance, at level alpha."""
+        return self.pvalue <= self.alpha
 
     def __str__(self) -> str:
         verdict = "is below" if self.below else "is not shown to be below"
         return (
             f"Dependence on {' and '.join(self.attributes)} {verdict} {number(self.tolerance)} at level "
-            f"{1.0 - self.confidence_level:.3g} (p = {number(self.pvalue)}): {self.measure} is "
+            f"{self.alpha:.3g} (p = {number(self.pvalue)}): {self.measure} is "
             f"{number(self.estimate)}, "
-            f"at most {number(self.upper)} with confidence {self.confidence_level:g} ({self.method}, "
+            f"at most {number(self.upper)} with confidence {1.0 - self.alpha:g} ({self.method}, "
             f"n = {self.n:,}). "
             f"Target: {self.target}." + "".join(f" {note}" for note in self.notes)
         )

@@ -15,6 +15,14 @@ from frhsic.numerics._tiles import TILE, WHOLE
 _CHUNK, _LARGE_CHUNK = 1_000_000, 16_000_000
 
 
+def random_orders(n: int, count: int, generator: torch.Generator, *, first_as_it_is: bool = False) -> Tensor:
+    """Return random permutations of n rows, shape ``(count, n)``; the first may be the rows as they are."""
+    orders = torch.arange(n).repeat(count, 1)
+    for order in orders[int(first_as_it_is) :]:
+        torch.randperm(n, generator=generator, out=order)
+    return orders
+
+
 def permuted_hsic(
     z: Tensor,
     s: Tensor,

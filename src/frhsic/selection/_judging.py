@@ -13,8 +13,14 @@ from frhsic.auditing._representation import MOST_ROWS, represented
 from frhsic.data import Sensitive, to_generator, to_matrix
 from frhsic.dependence import GDP, HSIC, Dependence
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor
-from frhsic.inference import confidence_interval, equivalence_test, independence_tests
-from frhsic.inference._results import EquivalenceResult, Interval, TestResult
+from frhsic.inference import (
+    EquivalenceResult,
+    Interval,
+    TestResult,
+    confidence_interval,
+    equivalence_test,
+    independence_test,
+)
 from frhsic.kernels import Gaussian
 from frhsic.selection._point import Point
 
@@ -171,7 +177,7 @@ class Judge:
 
     def _tested(self, view: Tensor, held: Held) -> TestResult:
         """Return the test of the column with the smallest p-value, after Holm's correction."""
-        tests = independence_tests(view, held.s, random_state=self.seed, sample_weight=held.w)
+        tests = independence_test(view, held.s, each=True, random_state=self.seed, sample_weight=held.w)
         least = min(tests, key=lambda test: test.reported)
         return replace(least, pvalue=least.reported, adjusted=None)
 
@@ -184,7 +190,7 @@ class Judge:
                 part,
                 tolerance=self.tolerance,
                 dependence=self.measure,
-                confidence_level=LEVEL,
+                alpha=1.0 - LEVEL,
                 n_draws=n_draws,
                 random_state=self.seed,
             )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from frhsic._text import number
-from frhsic.inference._results import EquivalenceResult, Result, TestResult
+from frhsic.inference import EquivalenceResult, Result, TestResult
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from frhsic.inference._results import EquivalenceResult, TestResult
+from frhsic.inference import EquivalenceResult, TestResult
 from frhsic.selection._front import matched_point, pareto_front
 from frhsic.selection._point import Point, check_points
 
@@ -117,7 +117,7 @@ def last_equivalent(points: Sequence[Point], *, alpha: float = 0.05) -> int | No
     Examples
     --------
     >>> def judged(p):
-    ...     return EquivalenceResult(0.01, 0.05, p, 0.04, 0.95, "GDP", "smoothed", "normal", ("age",), 500)
+    ...     return EquivalenceResult(0.01, 0.05, p, 0.04, 0.05, "GDP", "smoothed", "normal", ("age",), 500)
     >>> sweep = [(1, 0.04), (10, 0.2), (100, 0.03), (1000, 0.001)]
     >>> last_equivalent([Point(lam, 0.8, 0.01, equivalence=judged(p)) for lam, p in sweep])
     2

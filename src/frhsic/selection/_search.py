@@ -28,7 +28,7 @@ from frhsic._progress import Progress
 from frhsic.data import Sensitive, check_aligned, to_generator, to_sensitive, to_weights
 from frhsic.dependence import Dependence
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
-from frhsic.inference._results import EquivalenceResult, TestResult, frame
+from frhsic.inference import EquivalenceResult, TestResult, frame
 from frhsic.selection._front import pareto_front
 from frhsic.selection._judging import LEVEL, Held, Judge, On
 from frhsic.selection._point import Point
@@ -346,7 +346,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         for i in range(3):
             test = TestResult(0.1, 0.5, "permutation", "HSIC", ("s",), 100, True)
             below = EquivalenceResult(
-                0.1, self.tolerance or 1.0, 0.5, 0.2, LEVEL, "GDP", "smoothed", "normal", ("s",), 100
+                0.1, self.tolerance or 1.0, 0.5, 0.2, 1.0 - LEVEL, "GDP", "smoothed", "normal", ("s",), 100
             )
             made_up.append(
                 Point(

@@ -13,8 +13,9 @@ from frhsic._text import number
 from frhsic.data import to_generator
 from frhsic.dependence import HSIC
 from frhsic.inference._embedding import embedding
-from frhsic.inference._permutation import Stratum, moments
+from frhsic.inference._moments import moments
 from frhsic.inference._results import Kind, Result, frame
+from frhsic.inference._strata import Stratum
 from frhsic.inference.bounds._complexity import TrainedOn, uniform_bound
 from frhsic.inference.bounds._worst_case import (
     MOST_ROWS,

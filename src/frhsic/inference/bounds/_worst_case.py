@@ -23,11 +23,11 @@ from torch import Tensor
 from frhsic._text import number
 from frhsic.data import Sensitive, check_aligned, to_generator, to_groups, to_matrix, to_sensitive
 from frhsic.dependence import HSIC
-from frhsic.inference._permutation import random_orders
 from frhsic.inference._results import Result
 from frhsic.kernels import Kernel
 from frhsic.numerics._centering import both_centred
 from frhsic.numerics._lowrank import pivoted_factor
+from frhsic.numerics._permutations import random_orders
 
 # Eigenvalues below this part of the largest are rounding.
 _SMALLEST = 1e-10

@@ -1,0 +1,223 @@
+"""The interval for GDP, from the multiplier process of the error of a conditional mean along S."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from scipy.special import ndtri
+from torch import Tensor
+
+from frhsic._checks import ArgumentError
+from frhsic.dependence import GDP
+from frhsic.inference._kernel_intervals import CHANCE_DRAWS
+from frhsic.inference._places import roots
+from frhsic.inference._process import Smoothed, smooth_rows, smooth_sketch
+from frhsic.inference._question import IntervalOptions, Observations, check_sketch_of_rows
+from frhsic.inference._results import Interval
+from frhsic.numerics._permutations import random_orders
+from frhsic.numerics._smoothing import bandwidths_of, ranges_of
+from frhsic.sketching import HSICSketch
+
+# Along several continuous columns GDP takes all pairs of at most so many rows.
+_MOST_ROWS = 10_000
+# The simultaneous confidence with which the sign of a gap is taken as known.
+BEYOND_DOUBT = 0.99
+# Up to so many rows they are permuted for what independence gives; above, the limit of that law is drawn.
+_CHANCE_ROWS = 5_000
+
+
+def gdp_interval(rows: Observations, measure: GDP, options: IntervalOptions) -> Interval:
+    """Return the interval for GDP of rows."""
+    notes: tuple[str, ...] = ()
+    if measure.bandwidth_s is not None and rows.s.kinds.count("continuous") > 1:
+        measure = measure._with(_ranges=measure._ranges or ranges_of(rows.s))
+        rows, notes = rows.draw(_MOST_ROWS, options.generator)
+    measure, curve = gdp_curve(rows, measure, options.generator)
+    limits = _limits(curve, options)
+    if rows.groups is not None:
+        notes += (f"n counts groups, of {len(rows):,} rows.",)
+    estimate = float(measure(rows.z, rows.s, rows.w))
+    return _interval(curve, options, estimate, limits, rows.s.names, rows.n_units, notes)
+
+
+def sketch_gdp_interval(sketch: HSICSketch, measure: GDP, options: IntervalOptions) -> Interval:
+    """Return the interval for GDP of all rows of a sketch."""
+    _check_weighting(measure)
+    check_sketch_of_rows(sketch, "GDP")
+    line = sketch.line()
+    span = line.span if measure.range_s is None else measure.range_s
+    curve = smooth_sketch(sketch, line, measure.bandwidth_s, span)
+    if curve is None:
+        z, s, w = sketch.stored
+        found = gdp_interval(Observations(z, s, w / w.sum()), measure, options)
+        note = f"The numbers of s reach too far for the grid of the sketch: {len(z):,} stored rows were used."
+        return replace(found, notes=(*found.notes, note))
+    estimate = float(curve.mass @ _absolute(curve.gaps))
+    return _interval(curve, options, estimate, _limits(curve, options), line.s.names, sketch.n_rows)
+
+
+def _limits(curve: Smoothed, options: IntervalOptions) -> tuple[float, float]:
+    lower, upper = gdp_tails(curve, options.n_draws, options.generator)
+    tail = 0.5 * (1.0 - options.confidence_level)
+    return lower(tail), upper(tail)
+
+
+def _interval(
+    curve: Smoothed,
+    options: IntervalOptions,
+    estimate: float,
+    limits: tuple[float, float],
+    names: tuple[str, ...],
+    n: int,
+    notes: tuple[str, ...] = (),
+) -> Interval:
+    chance, chance_high = options.summarize(_by_chance(curve, options.generator) if options.chance else None)
+    return Interval(
+        estimate=estimate,
+        low=min(limits[0], estimate),
+        high=max(limits[1], estimate),
+        confidence_level=options.confidence_level,
+        measure="GDP",
+        target=curve.target_of_gdp,
+        method="Gaussian multiplier process of the curve",
+        attributes=names,
+        n=n,
+        chance=chance,
+        chance_high=chance_high,
+        notes=(*notes, *curve.notes()),
+    )
+
+
+def gdp_curve(rows: Observations, measure: GDP, generator: torch.Generator) -> tuple[GDP, Smoothed]:
+    """Return the measure with its cells fixed, and the curve of which it is the mean gap."""
+    _check_weighting(measure)
+    if measure.bandwidth_s is None:
+        curve = smooth_rows(rows, generator, cells=measure._cells)
+        return measure._with(_cells=curve.cells), curve
+    bandwidths = bandwidths_of(rows.s, measure.bandwidth_s, measure.range_s, measure._ranges)
+    return measure, smooth_rows(rows, generator, bandwidths)
+
+
+def gdp_tails(
+    curve: Smoothed, n_draws: int, generator: torch.Generator
+) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """Return the lower and the upper limit of the mean of |g| as functions of the chance that each fails.
+
+    Let A be the places where the sign of g is beyond doubt (outside a simultaneous 99 % band), and U the
+    others. On A the mean of |g| is that of +/- g, and its error is that of a mean. On U
+
+        sum_U pi_a |g_a|  <=  ( pi(U) sum_U pi_a g_a^2 )^(1/2),
+
+    and the sum of squares is estimated without bias by Q^ = sum_U pi_a (g^_a^2 - var e_a). Its error is
+    2 sum_U pi_a g_a e_a + sum_U pi_a (e_a^2 - var e_a), of which the first has at most the variance
+    4 lambda Q, lambda the largest eigenvalue of the covariance of sqrt(pi) e on U. So Q is at most the
+    larger root of (Q - Q^)^2 = 4 z^2 lambda Q + q^2 with z and q the quantiles. In bins, chance adds
+    E|e_a| to each |g_a| but nothing to Q^: the limit is shorter than one around sum |g^_a| by a factor that
+    grows with the number of bins. (It is never below the estimate sum pi_a |g^_a| itself.) The lower limit
+    takes the quantile of sum_U pi_a |e_a| off instead, and is not below zero on U.
+    """
+    points, share = curve.points()
+    process = curve.at(points)
+    places, here = curve.places, process.mean
+    gaps = _absolute(curve.gaps)
+    estimate = float(curve.mass @ gaps)
+    gaps = gaps - estimate
+    drawn, outer = [], []
+    for errors, multipliers in process.draws(n_draws, generator, gap=True):
+        drawn.append(errors.permute(0, 2, 1).flatten(0, 1))  # (a r, b)
+        outer.append(gaps @ multipliers)
+    e, zeta = torch.cat(drawn, dim=1) * places.scale, torch.cat(outer) * places.scale
+    g, r = here.flatten(), here.shape[1]
+    pi = share.repeat_interleave(r) / r
+    variance = e.square().mean(dim=1)
+    spread = variance.sqrt().clamp_min(1e-12 * float(variance.max().sqrt()) + 1e-300)
+    largest = float((e.abs() / spread[:, None]).amax(dim=0).quantile(BEYOND_DOUBT))
+    # Of a few rows no sign is beyond doubt: Student's law down to one degree of freedom.
+    clear = g.abs() > process.limits(largest, 2.0).repeat_interleave(r) * places.scale
+    known = float(pi[clear] @ g[clear].abs())
+    moves = zeta + (pi[clear] * g[clear].sign()) @ e[clear]
+    p, u, v = pi[~clear], e[~clear], variance[~clear]
+    unknown, noise = float(p @ g[~clear].abs()), p @ u.abs()
+    Q = max(0.0, float(p @ (g[~clear].square() - v)))
+    chance = p @ (u.square() - v[:, None])
+    rooted = p.sqrt()[:, None] * u
+    lam = float(torch.linalg.eigvalsh(rooted @ rooted.mT / e.shape[1])[-1]) if len(p) else 0.0
+    turns = _crossings(curve, g.reshape(here.shape), clear.reshape(here.shape), share)
+
+    def lower(tail: float) -> float:
+        beyond = max(0.0, unknown - float(noise.quantile(1.0 - tail)))
+        return max(0.0, known - float(moves.quantile(1.0 - tail)) + beyond)
+
+    def upper(tail: float) -> float:
+        z = max(0.0, float(ndtri(1.0 - tail)))
+        q = max(0.0, float(chance.quantile(1.0 - tail)))
+        shift = Q + 2.0 * z * z * lam
+        most = shift + math.sqrt(max(0.0, shift**2 - Q**2 + q**2))
+        limit = known - float(moves.quantile(tail)) + math.sqrt(float(p.sum()) * most) + turns
+        return max(limit, estimate)
+
+    return lower, upper
+
+
+def _crossings(curve: Smoothed, g: Tensor, clear: Tensor, share: Tensor) -> float:
+    """Return what the mean of |g| may lose in ranges within which the curve crosses the overall mean.
+
+    Of a range whose two neighbours lie clearly on different sides, at distances u and v, a curve that is
+    monotone over the three lies between them; with the mean g of the range, the mean of |g| is at most
+    (2 u v + g (u - v)) / (u + v), where u is on the side of positive g.
+    """
+    cells = curve.cells
+    if cells is None or cells.exact or not cells.narrow or len(cells.names) != 1 or len(g) < 3:
+        return 0.0
+    left, mid, right = g[:-2], g[1:-1], g[2:]
+    cross = clear[:-2] & clear[2:] & (left * right < 0) & ~cells.single[1:-1, None]
+    u = torch.maximum(left, right)
+    v = -torch.minimum(left, right)
+    most = (2.0 * u * v + mid * (u - v)) / (u + v).clamp_min(1e-300)
+    lost = torch.where(cross, (most - mid.abs()).clamp_min(0.0), 0.0)
+    return float(share[1:-1] @ lost.mean(dim=1))
+
+
+def _by_chance(curve: Smoothed, generator: torch.Generator) -> Tensor:
+    """Return draws of GDP under independence: one product with the smoother.
+
+    The sums over places of w_i f_p(i), for a random order p, have the covariance of f times
+    diag(sum_i w_i^2) - mass mass' / n. Gaps from the overall mean do not see the second part, and the sums of
+    many rows are normal.
+    """
+    places, f = curve.places, curve.f
+    n, r = f.shape
+    if curve.covariance is not None:  # of groups of rows: the law of their sums, were there no dependence
+        size = r * len(places.sizes)
+        root = roots(curve.covariance[1:, :, 1:].reshape(size, size))
+        draws = torch.randn((CHANCE_DRAWS, size), generator=generator, dtype=torch.float64) @ root
+        sums = draws.reshape(CHANCE_DRAWS, r, -1).permute(2, 0, 1)
+    elif n <= _CHANCE_ROWS and places.counts is None:
+        orders = random_orders(n, CHANCE_DRAWS, generator)
+        sums = torch.stack([places.sums(places.w[:, None] * f[order]) for order in orders], dim=1)
+    else:
+        noise = torch.randn((len(places.sizes), CHANCE_DRAWS, r), generator=generator, dtype=torch.float64)
+        counts = f.new_ones(n) if places.counts is None else places.counts
+        around = f - counts @ f / counts.sum()
+        root = roots((counts[:, None] * around).mT @ around / (counts.sum() - 1.0))
+        sums = places.sums(places.w.square()).sqrt()[:, None, None] * (noise @ root)  # (M, B, r)
+    gaps = (curve.smoother @ sums.reshape(len(sums), -1)).reshape(sums.shape) - sums.sum(dim=0)
+    return curve.mass @ gaps.abs().mean(dim=-1) * places.scale
+
+
+def _absolute(gaps: Tensor) -> Tensor:
+    return gaps.abs().mean(dim=-1)
+
+
+def _check_weighting(measure: GDP) -> None:
+    if measure.weighting != "population":
+        raise ArgumentError(
+            "dependence",
+            "have weighting='population' here: the ends of a grid are the sample's extremes, and have no "
+            "target",
+            repr(measure.weighting),
+            "Leave 'weighting' out.",
+        )

@@ -1,0 +1,152 @@
+"""Intervals for HSIC and distance covariance, from the law of the error of the cross-covariance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from scipy.special import ndtri, stdtrit
+from torch import Tensor
+
+from frhsic._text import number
+from frhsic.dependence import HSIC, DistanceCovariance
+from frhsic.inference._embedding import Embedding, as_hsic, embedding
+from frhsic.inference._question import IntervalOptions, Observations
+from frhsic.inference._results import Interval
+from frhsic.inference.bounds._certificate import population_bound
+from frhsic.numerics._numeric import signed_root
+from frhsic.numerics._permutations import random_orders
+
+# Zero must lie beyond 1.5 times the radius of the certificate's ball before the normal law is used. Simulated
+# with Gaussian pairs at n = 200, independence passes in 1 of 500 samples, and coverage at 95 % is 0.94 to 1
+# for HSIC, its normalised form and distance correlation, at correlations 0, 0.18, 0.35 (HSIC = 1/n), 0.5 and
+# 0.8. On the scale of HSIC itself instead of its root it is 0.90 to 0.95.
+_MARGIN = 1.5
+# Draws of the estimate under independence: permutations up to so many rows, the limit of their law above.
+CHANCE_DRAWS, _CHANCE_ROWS = 199, 1_024
+
+
+def kernel_interval(
+    rows: Observations, measure: HSIC | DistanceCovariance, options: IntervalOptions
+) -> Interval:
+    """Return the interval for HSIC or distance covariance of rows."""
+    z, s, w = rows.z, rows.s, rows.w
+    hsic = as_hsic(measure, s)
+    kernel_z, kernel_s = hsic.kernel_z.bind(z, w), hsic._kernel_s(s).bind(s.values, w)
+    found = embedding(z, s, hsic, options.generator, w, rows.groups)
+    n, size, plain = len(found), found.size(hsic.normalized), w is None and rows.groups is None
+    errors = found.errors(options.n_draws, options.generator)
+    upper = 0.5 + 0.5 * options.confidence_level
+    t = ndtri(upper) if rows.groups is None else stdtrit(found.units - 1, upper)
+    notes = [*found.notes, *group_notes(found)]
+    # Not for scales that these rows chose: the bound is for kernels fixed before the rows were seen.
+    fixed = hsic.kernel_z.fixed and hsic._kernel_s(s).fixed
+    if plain and fixed and kernel_z.is_standard and kernel_s.is_standard:
+        tail = 1.0 - options.confidence_level
+        most = population_bound(found.length**2, n, tail, kernel_z.bound * kernel_s.bound)
+        notes.append(
+            f"At every n, HSIC (not normalised) is at most {number(most)} with confidence "
+            f"{options.confidence_level:g}."
+        )
+    draws = None
+    if options.chance and plain and n == len(z) <= _CHANCE_ROWS:
+        bound = HSIC(kernel_z, kernel_s, estimator="unbiased")
+        draws = bound.permuted(z, s, random_orders(n, CHANCE_DRAWS, options.generator)) / size
+    elif options.chance:
+        draws = found.by_chance(CHANCE_DRAWS, options.generator) / size
+    return hsic_interval(
+        hsic,
+        options,
+        estimate=found.unbiased()[0] / size,
+        half_width=float(t) * found.standard_error(hsic.normalized),
+        length=found.length,
+        errors=errors,
+        size=size,
+        draws=draws,
+        methods=(
+            "normal, on the root of the unbiased form",
+            "bound by the multiplier bootstrap of the embedding: near independence",
+        ),
+        measure=kernel_words(measure),
+        target="the population's value under these kernels, as fixed on this sample",
+        attributes=s.names,
+        n=found.units,
+        notes=notes,
+    )
+
+
+def hsic_interval(
+    hsic: HSIC,
+    options: IntervalOptions,
+    *,
+    estimate: float,
+    half_width: float,
+    length: float,
+    errors: Tensor,
+    size: float,
+    draws: Tensor | None,
+    methods: tuple[str, str],
+    measure: str,
+    target: str,
+    attributes: tuple[str, ...],
+    n: int,
+    notes: Sequence[str],
+    excess: float = 0.0,
+) -> Interval:
+    """Return the interval for an HSIC: on its root far from independence, else from zero to a bound.
+
+    The estimate is |C|^2 / size, ``length`` is |C^|, ``errors`` are draws of |C^ - C|, and ``draws`` those of
+    the estimate under independence. ``excess`` is added to the bound.
+    """
+    level = options.confidence_level
+    radius, wide = (float(errors.quantile(q)) for q in (level, max(level, 0.95)))
+    if estimate > 0.0 and length > _MARGIN * wide:
+        method, middle = methods[0], math.sqrt(estimate)
+        half = half_width / (2.0 * middle)
+        low, high = max(0.0, middle - half) ** 2, (middle + half) ** 2
+    else:
+        method = methods[1]
+        low, high = min(0.0, estimate), (length + radius) ** 2 / size + excess
+    if hsic.normalized:
+        high = min(high, 1.0)
+    low, high = min(low, estimate), max(high, estimate)
+    if hsic.root:
+        low, estimate, high = (root_of(value) for value in (low, estimate, high))
+        draws = None if draws is None else signed_root(draws)
+    chance, chance_high = options.summarize(draws)
+    if low < 0.0:
+        below = "Below zero is no value of the target: the estimate is unbiased, so it may lie there."
+        notes = [*notes, below]
+    return Interval(
+        estimate=estimate,
+        low=low,
+        high=high,
+        confidence_level=level,
+        measure=measure,
+        target=target,
+        method=method,
+        attributes=attributes,
+        n=n,
+        chance=chance,
+        chance_high=chance_high,
+        notes=tuple(notes),
+    )
+
+
+def kernel_words(measure: HSIC | DistanceCovariance) -> str:
+    """Return the name of a measure in words."""
+    if isinstance(measure, DistanceCovariance):
+        name = "distance correlation" if measure.normalized else "distance covariance"
+        return name if measure.root else f"squared {name}"
+    name = "normalised HSIC" if measure.normalized else "HSIC"
+    return f"root of {name}" if measure.root else name
+
+
+def group_notes(found: Embedding) -> tuple[str, ...]:
+    """Return what n counts where rows come in groups."""
+    return () if found.groups is None else (f"n counts groups, of {len(found):,} rows.",)
+
+
+def root_of(value: float) -> float:
+    """Return the root with the sign of the value."""
+    return math.copysign(math.sqrt(abs(value)), value)

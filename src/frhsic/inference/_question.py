@@ -1,0 +1,220 @@
+"""What is asked: the rows, and the options of an interval or a band."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from frhsic._checks import ArgumentError, check_confidence_level, check_draws
+from frhsic.data import (
+    Sensitive,
+    check_aligned,
+    to_generator,
+    to_groups,
+    to_matrix,
+    to_sensitive,
+    to_vector,
+    to_weights,
+)
+from frhsic.dependence import Dependence
+from frhsic.numerics._smoothing import row_weights
+from frhsic.sketching import HSICSketch
+
+# Standard errors and multipliers of fewer groups are not reliable.
+MIN_GROUPS = 20
+
+Method = TypeVar("Method")
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Scores and sensitive columns of n rows, with their weights and groups."""
+
+    z: Tensor  # (n, d)
+    s: Sensitive
+    w: Tensor | None = None  # (n,); None: equal
+    groups: Tensor | None = None  # (n,), codes; rows of one group may depend on one another
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    @classmethod
+    def read(
+        cls,
+        scores: object,
+        s: object,
+        sample_weight: object = None,
+        groups: object = None,
+        *,
+        min_rows: int = 8,
+        one_column: bool = False,
+    ) -> Observations:
+        """Validate and convert the arguments of a public function."""
+        if s is None:
+            raise ArgumentError(
+                "s", "be the sensitive columns of these rows", None, "Pass s, or a sketch alone as 'scores'."
+            )
+        check_aligned(scores=scores, s=s, sample_weight=sample_weight, groups=groups)
+        if one_column:
+            z = to_vector(scores, name="scores", min_rows=min_rows)[:, None]
+        else:
+            z = to_matrix(scores, name="scores", min_rows=min_rows)
+        return cls(
+            z,
+            to_sensitive(s, name="s", n_rows=len(z), rows_of="scores"),
+            to_weights(sample_weight, n_rows=len(z), rows_of="scores"),
+            to_groups(groups, n_rows=len(z), rows_of="scores"),
+        )
+
+    def take(self, rows: Tensor) -> Observations:
+        """Return some of the rows, with weights of sum one; equal weights become None."""
+        w = None if self.w is None else self.w[rows]
+        if w is not None:
+            w = None if bool((w == w[0]).all()) else w / w.sum()
+        groups = None if self.groups is None else self.groups[rows].unique(return_inverse=True)[1]
+        return Observations(self.z[rows], self.s[rows], w, groups)
+
+    def counted(self, min_rows: int = 8) -> Observations:
+        """Return the rows of positive weight; raise ArgumentError if they or their groups are too few."""
+        rows = self
+        if self.w is not None:
+            present = self.w > 0
+            check_positive(int(present.sum()), min_rows)
+            rows = self.take(present)
+        count = MIN_GROUPS if rows.groups is None else int(rows.groups.max()) + 1
+        if count < MIN_GROUPS:
+            raise ArgumentError(
+                "groups",
+                f"be at least {MIN_GROUPS}, which are then the independent units",
+                count,
+                "Pass more groups; independence_test takes fewer.",
+            )
+        return rows
+
+    def draw(self, most: int, generator: torch.Generator) -> tuple[Observations, tuple[str, ...]]:
+        """Return at most so many random rows, and a note if they are not all."""
+        if len(self) <= most:
+            return self, ()
+        drawn = torch.randperm(len(self), generator=generator)[:most]
+        return self.take(drawn), (f"A random subsample of {most:,} of {len(self):,} rows was used.",)
+
+    @property
+    def weights(self) -> Tensor:
+        """The weights of the rows, shape ``(n,)``."""
+        return row_weights(self.s, self.w)
+
+    @property
+    def n_units(self) -> int:
+        """The number of independent units: groups, or rows."""
+        return len(self) if self.groups is None else int(self.groups.max()) + 1
+
+    @property
+    def effective_units(self) -> float:
+        """The number of equally weighted units that would be as precise."""
+        return effective_units(self.weights, self.groups)
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalOptions:
+    """The options of an interval or a band."""
+
+    confidence_level: float
+    n_draws: int
+    generator: torch.Generator
+    chance: bool = False
+
+    @classmethod
+    def read(
+        cls, confidence_level: float, n_draws: int, random_state: object, chance: bool = False
+    ) -> IntervalOptions:
+        """Validate and convert the arguments of a public function."""
+        check_confidence_level(confidence_level)
+        check_draws(n_draws)
+        return cls(confidence_level, n_draws, to_generator(random_state), chance)
+
+    def summarize(self, draws: Tensor | None) -> tuple[float | None, float | None]:
+        """Return the mean of draws and their quantile at the confidence level."""
+        if draws is None:
+            return None, None
+        return float(draws.mean()), float(draws.quantile(self.confidence_level))
+
+
+def find_method(methods: Mapping[type[Dependence], Method], measure: object) -> Method:
+    """Return the method of a measure; raise TypeError if there is none for its type."""
+    for kind in type(measure).__mro__:
+        if kind in methods:
+            return methods[kind]
+    *names, last = (kind.__name__ for kind in methods)
+    raise TypeError(
+        f"'dependence' must be {', '.join(names)} or {last}: no interval is derived for others. "
+        f"Got {type(measure).__name__}. Leave it out for normalised HSIC."
+    )
+
+
+def effective_units(w: Tensor, units: Tensor | None) -> float:
+    """Return the number of equal units that would be as precise: one over the sum of their squared shares."""
+    if units is not None:
+        w = w.new_zeros(int(units.max()) + 1).index_add(0, units, w)
+    return 1.0 / float(w.square().sum())
+
+
+def check_positive(count: int, min_rows: int) -> None:
+    """Raise ArgumentError if too few rows have a positive weight."""
+    if count < min_rows:
+        raise ArgumentError(
+            "sample_weight", f"be positive in at least {min_rows} rows", count, "Pass more rows that count."
+        )
+
+
+def check_permutations(n_permutations: object) -> None:
+    """Raise TypeError or ArgumentError unless it is an integer of at least 19."""
+    if isinstance(n_permutations, bool) or not isinstance(n_permutations, Integral):
+        raise TypeError(
+            f"'n_permutations' must be an integer. Got {type(n_permutations).__name__}. Take 999."
+        )
+    if int(n_permutations) < 19:
+        raise ArgumentError(
+            "n_permutations", "be at least 19: fewer can never give p <= 0.05", n_permutations, "Take 999."
+        )
+
+
+def check_points(n_points: int, default: int) -> None:
+    """Raise ArgumentError if a curve is to have fewer than two points."""
+    if n_points < 2:
+        raise ArgumentError("n_points", "be at least 2", n_points, f"Leave it out for {default}.")
+
+
+def check_one_column(s: Sensitive, purpose: str) -> None:
+    """Raise ArgumentError if there are several sensitive columns."""
+    if len(s.names) != 1:
+        raise ArgumentError(
+            "s", f"be one column for a {purpose}", len(s.names), f"Draw one {purpose} for each column."
+        )
+
+
+def check_sketch_alone(**arguments: object) -> None:
+    """Raise ArgumentError if an argument is passed that a sketch already holds."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise ArgumentError(
+                name,
+                "be left out beside a sketch, which holds rows, weights and kernels",
+                type(value).__name__,
+                "Pass the sketch alone; sketch.at(label) is that of one label.",
+            )
+
+
+def check_sketch_of_rows(sketch: HSICSketch, purpose: str) -> None:
+    """Raise ArgumentError if the rows of a sketch come in groups: it then has no error of a mean."""
+    if sketch.grouped:
+        raise ArgumentError(
+            "scores",
+            f"be a sketch without groups of rows for {purpose}",
+            "one with groups",
+            "Pass the rows and 'groups'.",
+        )
