@@ -80,7 +80,7 @@ def audit_source(
     for argument, names in named.items():
         absent = [name for name in names if name not in source.columns]
         if absent:
-            raise ValueError(absent_columns(argument, absent, list(source.columns)))
+            raise absent_columns(argument, absent, list(source.columns))
     sample = source.sample()  # for the scales of kernels
     given, notes = _labels(sample, y_true)
     rows = to_matrix(sample.select(z), name="scores", min_rows=2)

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from frhsic._checks import ArgumentError
 from frhsic._files import PathLike, check_regular, replacing
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def read_table(
         wanted = names if columns is None else list(dict.fromkeys(columns))
         absent = [name for name in wanted if name not in names]
         if absent:
-            raise ValueError(absent_columns("columns", absent, names))
+            raise absent_columns("columns", absent, names)
         doubled = sorted({name for name in wanted if names.count(name) > 1})
         if doubled:
             raise ValueError(
@@ -252,17 +253,15 @@ def check_suffix(path: PathLike) -> str:
     """Return the suffix of a path that ``write_table`` can write to, or refuse it."""
     suffix = os.path.splitext(os.fspath(path))[1].lower()
     if suffix not in (".parquet", ".csv", ".arrow", ".feather"):
-        raise ValueError(
-            "'path' must end in .parquet, .csv, .arrow or .feather. "
-            f"Got {show([suffix]) if suffix else 'none of them'}. Choose one of these."
-        )
+        got = show([suffix]) if suffix else "none of them"
+        raise ArgumentError("path", "end in .parquet, .csv, .arrow or .feather", got, "Choose one of these.")
     return suffix
 
 
 def absent_columns(
     argument: str, absent: Sequence[str], names: Sequence[str], where: str = "the file"
-) -> str:
-    """Say which columns are not there, and which ones may have been meant."""
+) -> ArgumentError:
+    """Return an error that says which columns are not there, and which ones may have been meant."""
     close = difflib.get_close_matches(absent[0], names, n=3, cutoff=0.6)
     lower = {name.lower().strip(): name for name in names}
     if absent[0].lower().strip() in lower:
@@ -272,7 +271,8 @@ def absent_columns(
         if close
         else f"The columns are {show(names)}; the first line of a CSV must name them."
     )
-    return f"'{argument}' must name columns of {where}. Got {show(absent[:1])}, which is none. {cure}"
+    got = f"{show(absent[:1])}, which is none"
+    return ArgumentError(argument, f"name columns of {where}", got, cure)
 
 
 def need_pyarrow() -> Any:

@@ -241,7 +241,7 @@ def selected(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa
     wanted = names if columns is None else columns
     absent = [column for column in wanted if column not in names]
     if absent:
-        raise ValueError(absent_columns("columns", absent, names, where))
+        raise absent_columns("columns", absent, names, where)
     doubled = [column for column in wanted if names.count(column) > 1]
     if doubled:
         raise ValueError(
