@@ -18,13 +18,49 @@ def shown(text: object, longest: int = LONGEST) -> str:
     >>> shown("age  (years)"), shown("x" * 100, 8)
     ('age (years)', 'xxxxxxx…')
     """
-    line = " ".join(clean(text).split())
-    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
+    return shorten(" ".join(clean(text).split()), longest)
+
+
+def shorten(text: str, longest: int = LONGEST) -> str:
+    """Return a text cut to a length, with an ellipsis at the end if something is missing."""
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
 
 def clean(text: object) -> str:
     """Return text in which characters that are not to be seen stand as a replacement character."""
     return "".join(character if _visible(character) else "\ufffd" for character in str(text))
+
+
+def escape(text: str) -> str:
+    r"""Return text in which control characters and other invisible ones are escapes; lines are kept.
+
+    Examples
+    --------
+    >>> escape("a\x1b[31m") == "a\\x1b[31m"
+    True
+    """
+    return "".join(
+        sign
+        if sign == "\n" or unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+        else sign.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for sign in text
+    )
+
+
+def to_line(text: str) -> str:
+    """Return what a user typed for a terminal: one line of bounded length, with escapes."""
+    return shorten(escape(text).replace("\n", "\\n"))
+
+
+def quote(text: str) -> str:
+    """Return what a user typed, in quotes."""
+    return f"'{to_line(text)}'"
+
+
+def quote_all(names: Sequence[str], joint: str = ", ") -> str:
+    """Return the first eight of some names in quotes, and how many more there are."""
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return joint.join(map(quote, names[:8])) + more
 
 
 def is_right_to_left(text: str) -> bool:
@@ -54,11 +90,6 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.4g}%"
 
 
-def truncate(text: str, longest: int) -> str:
-    """Return a text cut to a length; unlike ``shown``, nothing else of it changes."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
 def list_names(names: Sequence[object], most: int = 5, joint: str = ", ") -> str:
     """Return names in quotes for an error message: at most five, each cut to 40 characters.
 
@@ -67,5 +98,17 @@ def list_names(names: Sequence[object], most: int = 5, joint: str = ", ") -> str
     >>> list_names(["age", "sex"]), list_names(range(7))
     ("'age', 'sex'", "'0', '1', '2', '3', '4' and 2 more")
     """
-    listed = joint.join(f"'{truncate(str(name), 40)}'" for name in names[:most])
+    listed = joint.join(f"'{shorten(str(name), 40)}'" for name in names[:most])
     return listed + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def share(x: float) -> str:
+    """Return a share in percent with three digits, such as 7.26 %."""
+    return f"{100 * x:.3g} %"
+
+
+def cell(x: float) -> str:
+    """Return a number with as many decimals as its neighbours in a table."""
+    if 0.0 < abs(x) < 5e-5:  # of many rows
+        return f"{x:.0e}"
+    return f"{x:.4f}" if abs(x) < 100 else f"{x:.4g}"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frhsic._text import truncate
+from frhsic._text import shorten
 from frhsic.data._sensitive import Label
 
 # A number as people write it: with a decimal comma, with signs between thousands, in per cent.
@@ -70,6 +70,6 @@ class TextNumbers:
         return "Turn placeholders into missing values and the column into numbers"
 
     def __str__(self) -> str:
-        examples = [f"'{truncate(text, 20)}' in row {row}" for text, row in self.others]
+        examples = [f"'{shorten(text, 20)}' in row {row}" for text, row in self.others]
         plain = f"; not read as a number: {', '.join(examples)}" if examples else ""
         return f"strings, {self.numeric_rows:,} of {self.rows:,} of them numbers{plain}"

@@ -1,0 +1,358 @@
+"""The command ``frhsic audit``."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from frhsic._checks import ArgumentError, check_confidence_level
+from frhsic._text import LONGEST, cell, escape, number, quote, quote_all, shorten, to_line
+from frhsic.cli import _options as options
+from frhsic.cli._gate import MEASURES, OUTCOME_MEASURES, Gate
+from frhsic.cli._input import check_columns, drop_empty, list_columns, read_columns, use_one_thread
+from frhsic.cli._output import echo, echo_table, echo_warnings, make_table, show_status, write_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.table import Table
+
+    from frhsic.auditing import Attribute, Audit
+    from frhsic.sources import Source
+
+_IN_MEMORY = 500_000  # rows that an audit reads as they are; more are sketched
+_IN_MEMORY_BYTES = 256 << 20  # the same for a CSV file, which does not say how many rows it has
+_MANY = 20_000_000  # rows from which on a sketch is worth all cores
+_ENGINES = ("auto", "local", "pool", "ray")
+_SKETCH_NOTE = "Of a sketch"  # printed while the sketch is made, not again below the summary
+
+_File = Annotated[
+    str,
+    options.argument(
+        "FILE",
+        "A CSV, Parquet or Arrow file; a folder, a quoted pattern ('scores/*.parquet') or URL of such files; "
+        "or, with --query, a PostgreSQL database: its URL, or the name of an environment variable that holds "
+        "it.",
+    ),
+]
+_Score = Annotated[
+    list[str], options.option("--score", "COL", "The score; several columns are a representation.")
+]
+_Label = Annotated[str | None, options.option("--label", "COL", "The outcome that the score predicts.")]
+_Positive = Annotated[
+    str | None, options.option("--positive", "LABEL", "The favourable outcome; else the last label.")
+]
+_Group = Annotated[
+    str | None,
+    options.option("--group", "COL", "Rows of equal COL, such as a person, may depend on one another."),
+]
+_Report = Annotated[Path | None, options.option("--report", "OUT.html", "Write a report with pictures.")]
+_ConfidenceLevel = Annotated[
+    float,
+    options.option(
+        "--confidence-level", None, "The confidence of each interval, and of all claims together."
+    ),
+]
+_TrainedOn = Annotated[
+    bool | None,
+    options.option("--trained-on/--held-out", None, "Whether the model was trained on these rows."),
+]
+_FailAbove = Annotated[
+    list[str] | None,
+    options.option(
+        "--fail-above",
+        "MEASURE=X",
+        f"Exit with 1 if a measure is above X on any sensitive column: {', '.join(MEASURES)}; with --label "
+        f"also {', '.join(OUTCOME_MEASURES)}.",
+    ),
+]
+_FailOn = Annotated[
+    str,
+    options.option(
+        "--fail-on",
+        "END",
+        "What --fail-above compares. estimate; upper: the upper end of the interval, so that only what is "
+        "shown to be below passes; lower: the lower end, so that only what is shown to be above fails.",
+    ),
+]
+_Query = Annotated[str | None, options.option("--query", "SELECT", "What to read from a database.")]
+_Engine = Annotated[
+    str,
+    options.option(
+        "--engine",
+        "ENGINE",
+        f"auto: rows as they are, above {_IN_MEMORY:,} by a sketch, above {_MANY:,} on all cores. local, "
+        "pool, ray: a sketch by this process, on all cores, or on a Ray cluster (RAY_ADDRESS).",
+    ),
+]
+_Partials = Annotated[
+    Path | None, options.option("--partials", "DIR", "Keep what is done of a sketch, to go on after a stop.")
+]
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is to be audited, and how it is read."""
+
+    file: str
+    columns: dict[str, Any]  # by option
+    positive: str | None
+    arguments: dict[str, Any]  # of ``audit`` and ``audit_source``, that need no table
+    placeholders: list[str]
+    drop_missing: bool
+    query: str | None
+    engine: str
+    partials: Path | None
+
+    @property
+    def shown_file(self) -> str:
+        """The file as it may be printed: of a URL neither user, password nor query."""
+        return _redact(self.file)
+
+
+def audit(
+    context: typer.Context,
+    file: _File,
+    score: _Score,
+    sensitive: options.Sensitive,
+    kind: options.Kinds = None,
+    label: _Label = None,
+    positive: _Positive = None,
+    weight: options.Weight = None,
+    group: _Group = None,
+    report: _Report = None,
+    as_json: options.Json = None,
+    confidence_level: _ConfidenceLevel = 0.95,
+    seed: options.Seed = 0,
+    trained_on: _TrainedOn = None,
+    fail_above: _FailAbove = None,
+    fail_on: _FailOn = "estimate",
+    drop_missing: options.DropMissing = False,
+    missing_values: options.MissingValues = None,
+    query: _Query = None,
+    engine: _Engine = "auto",
+    partials: _Partials = None,
+) -> None:
+    """Say how much a score depends on sensitive columns, how sure that is, and what chance alone gives.
+
+    A small dependence is small under these measures and on these rows; it is no verdict about the model.
+    Tables too large for memory are read once for each sensitive column and once for all of them, and
+    sketched; the report says what then comes from a sample of 5,000 rows.
+
+    \b
+    Examples:
+      frhsic audit scores.csv --score score --sensitive age
+      frhsic audit scores.csv --score score --sensitive age --sensitive sex --label income --held-out
+      frhsic audit scores.csv --score score --sensitive age --report audit.html --json audit.json
+      frhsic audit scores.csv --score score --sensitive age --fail-above gdp=0.25
+      frhsic audit 'scores/*.parquet' --score score --sensitive age --report audit.html
+      frhsic audit BANK_DATABASE --query "SELECT score, age FROM scores" --score score --sensitive age
+    """  # noqa: D301
+    gate = Gate.parse(fail_above, fail_on, several=len(set(score)) > 1, outcome=label is not None)
+    kinds = options.parse_kinds(kind, sensitive)
+    check_confidence_level(confidence_level)
+    if positive is not None and label is None:
+        fix = "Name its column with --label."
+        raise ArgumentError("--positive", "come with --label", "no outcome", fix)
+    options.check_outputs({"--report": report, "--json": as_json}, Path(file))
+    if engine not in _ENGINES:
+        must = f"be one of {', '.join(_ENGINES)}"
+        raise ArgumentError("--engine", must, quote(engine), "Leave it out.")
+    columns = {
+        "--score": score, "--sensitive": sensitive, "--label": label, "--weight": weight, "--group": group
+    }  # fmt: skip
+    arguments = {
+        "kinds": kinds,
+        "confidence_level": confidence_level,
+        "random_state": seed,
+        "trained_on": trained_on,
+    }
+    placeholders = options.parse_placeholders(missing_values)
+    request = _Request(
+        file, columns, positive, arguments, placeholders, drop_missing, query, engine, partials
+    )
+    found = _run_audit(request)
+    if report is not None:
+        with show_status("Drawing the report"):
+            from frhsic.report import write_report
+
+            command = shlex.join(["frhsic", *map(_redact, context.obj)])
+            write_report(found, report, command=command, source=request.shown_file)
+    if as_json is not None:
+        write_json(found.to_dict(), as_json)
+    _echo_audit(found, request)
+    for path in (report, as_json):
+        if path is not None:
+            echo(f"Wrote {path}.")
+    raise typer.Exit(0 if gate.check(found) else 1)
+
+
+def _run_audit(request: _Request) -> Audit:
+    source = _open_large(request)
+    with show_status("Loading"):
+        import frhsic.auditing  # noqa: F401
+    use_one_thread()
+    return _audit_table(request) if source is None else _audit_source(request, source)
+
+
+def _audit_table(request: _Request) -> Audit:
+    """Audit rows that are held in memory."""
+    from frhsic.auditing import audit as audit_rows
+
+    if request.partials is not None:
+        got, fix = "rows that are read as they are", "Leave it out, or add --engine local."
+        raise ArgumentError("--partials", "come with a sketch", got, fix)
+    table = read_columns(Path(request.file), request.columns, request.placeholders)
+    if request.drop_missing:
+        table = drop_empty(table, table.column_names)
+    score, sensitive, *others = request.columns.values()
+    label, weight, group = (None if name is None else table.column(name) for name in others)
+    with echo_warnings():
+        return audit_rows(
+            table.select(list(dict.fromkeys(score))),
+            sensitive_features=table.select(list(dict.fromkeys(sensitive))),
+            y_true=label,
+            sample_weight=weight,
+            groups=group,
+            positive_label=_find_label(request, table),
+            **request.arguments,
+        )
+
+
+def _audit_source(request: _Request, source: Source) -> Audit:
+    """Audit rows of a source by sketches of them."""
+    from frhsic.auditing import audit_source
+
+    with echo_warnings(), show_status("Reading") as progress:
+        found = audit_source(
+            source,
+            scores=request.columns["--score"],
+            sensitive_features=request.columns["--sensitive"],
+            y_true=request.columns["--label"],
+            sample_weight=request.columns["--weight"],
+            groups=request.columns["--group"],
+            positive_label=None if request.positive is None else _find_label(request, source.sample()),
+            engine=_choose_engine(request.engine, source),
+            partials=request.partials,
+            progress=progress,
+            **request.arguments,
+        )
+    echo(next(note for note in found.notes if note.startswith(_SKETCH_NOTE)), error=True)
+    return found
+
+
+def _open_large(request: _Request) -> Source | None:
+    """Return the rows as a source where they are to be sketched; None where they fit into memory."""
+    from frhsic.sources import column_names, open_source, open_sql
+
+    if request.query is not None:
+        with show_status("Asking the database"):
+            source = open_sql(request.file, request.query, allow_missing=request.drop_missing)
+        source = dataclasses.replace(source, missing_values=tuple(request.placeholders))
+        check_columns(list(source.columns), request.columns)
+        return source
+    path = Path(request.file)
+    if path.is_file():
+        check_columns(column_names(path), request.columns)
+    with show_status(f"Looking at {to_line(request.shown_file)}"):
+        source = open_source(
+            request.file,
+            columns=list_columns(request.columns),
+            allow_missing=request.drop_missing,
+            missing_values=request.placeholders,
+        )
+    small = source.rows is not None and source.rows <= _IN_MEMORY
+    if path.is_file() and source.rows is None:
+        small = path.stat().st_size <= _IN_MEMORY_BYTES
+    return None if request.engine == "auto" and path.is_file() and small else source
+
+
+def _choose_engine(name: str, source: Source) -> Any:
+    from frhsic.runners import Local, Pool, Ray
+
+    if name == "auto":
+        files = all(piece.path for piece in source.pieces)
+        many = source.rows is None or source.rows >= _MANY
+        name = "pool" if files and many and len(source.pieces) > 1 else "local"
+    return {"local": Local, "pool": Pool, "ray": Ray}[name]()
+
+
+def _redact(file: str) -> str:
+    from frhsic.sources import redact_url
+
+    return redact_url(file)
+
+
+def _find_label(request: _Request, table: pa.Table) -> Any:
+    """Return the label of the outcome that reads like the one of --positive."""
+    if request.positive is None:
+        return None
+    from frhsic.data import split_labels
+
+    name = request.columns["--label"]
+    known = {str(one.value): one.value for one in split_labels(table.column(name), name="y_true").kept}
+    if request.positive not in known:
+        fix = f"Take one of {quote_all(list(known))}."
+        raise ArgumentError("--positive", f"be a label of column {quote(name)}", quote(request.positive), fix)
+    return known[request.positive]
+
+
+def _echo_audit(found: Audit, request: _Request) -> None:
+    what = (
+        f"score {quote(request.columns['--score'][0])}"
+        if found.subject == "score"
+        else f"{found.width} columns"
+    )
+    groups = "" if found.groups is None else f" in {found.groups:,} groups"
+    file = to_line(Path(request.shown_file).name)
+    echo(f"Audit of {what} in {file}: {found.n:,} rows{groups}.", style="bold")
+    summary = str(found)
+    for name in {name for one in found.attributes for name in one.names}:
+        summary = summary.replace(name, to_line(name)) if len(name) > LONGEST else summary
+    for paragraph in filter(str.strip, summary.splitlines()):
+        echo()
+        echo(paragraph)
+    for note in found.notes[1:] if found.trained_on else found.notes:
+        if not note.startswith(_SKETCH_NOTE):
+            echo()
+            echo(f"Note: {note}")
+    for one in found.every:
+        echo_table(_tabulate(one, found))
+    echo()
+    echo(
+        "GDP is the mean gap between the score at a value and overall, in units of the score. For the others "
+        "0 is none, and 1 the most (HSIC alone has no such end). By chance: what is seen on average without "
+        f"any dependence, and what is then exceeded in 1 of {round(1 / (1 - found.confidence_level)):,} "
+        "samples."
+    )
+
+
+def _tabulate(one: Attribute, found: Audit) -> Table:
+    """Return the numbers on one attribute as a table."""
+    corrected = "" if one.test.adjusted is None else " (corrected)"
+    title = f"Dependence on {to_line(one.name)}: p = {number(one.test.reported)}{corrected}"
+    interval = f"{found.confidence_level:.0%} interval"
+    table = make_table(title, ["measure", "estimate", interval, "by chance", "seldom above"])
+    rows = [(heading, getattr(one, name)) for name, heading in MEASURES.items()]
+    if one.outcome is not None:
+        rows += [(f"GDP, outcome {shorten(escape(part.label), 8)}", part.gdp) for part in one.outcome.labels]
+        rows.append(("calibration gap", one.outcome.calibration_gap))
+    for heading, measured in rows:
+        if measured is not None:
+            table.add_row(heading, *_format_cells(measured))
+    return table
+
+
+def _format_cells(measured: Any) -> Sequence[str]:
+    from frhsic.auditing import Measured
+
+    single = isinstance(measured, Measured)
+    value = measured.value if single else measured.estimate
+    interval = "" if single else f"{cell(measured.low)} to {cell(measured.high)}"
+    chance = ("" if x is None else cell(x) for x in (measured.chance, measured.chance_high))
+    return cell(value), interval, *chance

@@ -1,0 +1,248 @@
+"""The command ``frhsic frontier``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from frhsic._checks import ArgumentError
+from frhsic._text import quote
+from frhsic.cli import _options as options
+from frhsic.cli._frontier_results import Frontier
+from frhsic.cli._output import echo, echo_warnings, show_status, write_bytes, write_json
+from frhsic.cli._rules import Rule, Strengths
+from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
+
+if TYPE_CHECKING:
+    from frhsic.selection import FrontierSearch
+
+_PICTURES = (".png", ".svg", ".pdf")
+_MIN_VALIDATION = 52  # rows to choose on: fewer cannot be whitened in a representation of 50 columns
+
+_Plot = Annotated[Path | None, options.option("--plot", "OUT", "Draw the frontier: .png, .svg or .pdf.")]
+_Budgets = Annotated[
+    str | None,
+    options.option(
+        "--budgets",
+        "LIST",
+        "Shares of the dependence of a model without penalty; without --lams 0.5,0.2,0.1,0.05.",
+    ),
+]
+_Lams = Annotated[
+    str | None, options.option("--lams", "LIST", "Strengths of a penalty instead, without a unit.")
+]
+_Rule = Annotated[
+    str,
+    options.option(
+        "--rule",
+        "RULE",
+        "within: lowest dependence at nearly the performance of the model without penalty; lowest: lowest "
+        "dependence; knee: the bend of the front; not-rejected: the weakest penalty at which a test does not "
+        "reject; equivalent: the weakest shown to be below --tolerance.",
+    ),
+]
+_Within = Annotated[
+    float | None,
+    options.option("--within", "SHARE", "Of --rule within: what may be lost of it; 0.01 unless said."),
+]
+_Tolerance = Annotated[
+    float | None,
+    options.option(
+        "--tolerance",
+        "X",
+        "Of --rule equivalent: the GDP that is too much; fix it before you look at the rows.",
+    ),
+]
+_Validation = Annotated[float, options.option("--validation", "SHARE", "Share of rows to choose on.")]
+_Holdout = Annotated[
+    float,
+    options.option("--holdout", "SHARE", "Share of rows that take no part, to judge the chosen model on."),
+]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """How models are trained and chosen."""
+
+    strengths: Strengths
+    rule: Rule
+    validation: float
+    epochs: int
+    seed: int
+
+    def check(self) -> None:
+        if not 0 < self.validation < 1:
+            got = f"{self.validation:g}"
+            raise ArgumentError("--validation", "be a share between 0 and 1", got, "Pass 0.2, say.")
+
+    def fit(self, data: TrainingData) -> FrontierSearch:
+        """Train models of all strengths and judge them on validation rows."""
+        from frhsic.selection import FrontierSearch, lowest_dependence
+
+        judged = math.ceil(self.validation * len(data))
+        if judged < _MIN_VALIDATION:
+            must = f"set aside at least {_MIN_VALIDATION} rows to choose on"
+            raise ArgumentError("--validation", must, judged, "Take a larger share or a longer file.")
+        search = FrontierSearch(
+            data.make_model(epochs=self.epochs, random_state=self.seed),
+            budgets=self.strengths.budgets,
+            lams=self.strengths.lams,
+            rule=lowest_dependence,  # always finds one; the rule of --rule may find none
+            validation=self.validation,
+            test=self.rule.name == "not-rejected",
+            tolerance=self.rule.tolerance,
+            random_state=self.seed,
+        )
+        with echo_warnings():
+            search.fit(data.x, data.y, sensitive_features=data.s, sample_weight=data.w)
+        return search
+
+    def describe(self, search: FrontierSearch, rows: TrainingData, held: TrainingData) -> Frontier:
+        """Return what was found about each model, with the choice of the rule."""
+        table, judged = search.results_, math.ceil(self.validation * len(rows))
+        return Frontier(
+            points=search.points_,
+            columns={str(name): list(table[name]) for name in table},
+            attributes=rows.s.names,
+            performance="accuracy" if rows.classes else "R^2",
+            what="the score" if len(rows.classes) < 3 else "the scores",
+            rows={"training": len(rows) - judged, "validation": judged, "held_out": len(held)},
+            chosen=self.rule.function(search.points_),
+        )
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """Where the model, the picture and the numbers are written."""
+
+    model: Path
+    plot: Path | None
+    json: Path | None
+
+    def write(self, found: Frontier, model: Any, target: str, facts: dict[str, Any]) -> None:
+        """Write what is wanted; the picture is drawn before anything is written."""
+        plot = self.plot
+        picture = None if plot is None else found.draw(plot.suffix.lower()[1:], target)
+        if model is not None:
+            from frhsic.persistence import save
+
+            save(model, self.model)
+        if plot is not None and picture is not None:
+            write_bytes(picture, plot)
+        if self.json is not None:
+            write_json(found.to_dict({"target": target, **facts}), self.json)
+
+
+def frontier(
+    file: options.File,
+    target: options.Target,
+    sensitive: options.Sensitive,
+    output: options.Model,
+    plot: _Plot = None,
+    as_json: options.Json = None,
+    budgets: _Budgets = None,
+    lams: _Lams = None,
+    rule: _Rule = "within",
+    within: _Within = None,
+    tolerance: _Tolerance = None,
+    validation: _Validation = 0.2,
+    task: options.Task = "auto",
+    kind: options.Kinds = None,
+    weight: options.Weight = None,
+    drop: options.Drop = None,
+    keep_sensitive: options.KeepSensitive = False,
+    holdout: _Holdout = 0.0,
+    save_holdout: options.SaveHoldout = None,
+    epochs: options.Epochs = 200,
+    seed: options.Seed = 0,
+    drop_missing: options.DropMissing = False,
+    missing_values: options.MissingValues = None,
+) -> None:
+    """Train models of several strengths at once, show what each costs, and save one of them.
+
+    Columns are taken as by frhsic train. A model without penalty is always trained beside the others. All are
+    judged on rows set aside (--validation), and a rule chooses one of them there, which flatters it: audit
+    what was chosen on rows that took no part (--holdout).
+
+    \b
+    Examples:
+      frhsic frontier people.csv --target income --sensitive age -o model.frhsic --epochs 5
+        --plot frontier.png
+      frhsic frontier people.csv --target income --sensitive age -o model.frhsic --epochs 5
+        --budgets 0.5,0.1 --rule knee --validation 0.3 --holdout 0.3 --save-holdout held_out.csv
+    """  # noqa: D301
+    table = TrainingTable(
+        file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
+    )
+    table.check_task()
+    strengths = Strengths.parse(budgets, lams)
+    search = _Search(strengths, Rule.parse(rule, within, tolerance, weight), validation, epochs, seed)
+    search.check()
+    reserve = Holdout(holdout, save_holdout)
+    reserve.check()
+    table.check_kinds()
+    written = {"--plot": plot, "--json": as_json}
+    options.check_outputs({"-o": output, **written, "--save-holdout": save_holdout}, file)
+    if plot is not None:
+        _check_plot(plot)
+    chosen = _run(search, table, reserve, _Outputs(output, plot, as_json))
+    for path in written.values():
+        if path is not None:
+            echo(f"Wrote {path}.")
+    if not chosen:
+        echo("No model is saved.", error=True)
+        raise typer.Exit(1)
+    echo(f"Saved the chosen model to {output}.")
+
+
+def _check_plot(plot: Path) -> None:
+    if plot.suffix.lower() not in _PICTURES:
+        must = f"end in {', '.join(_PICTURES)}"
+        raise ArgumentError("--plot", must, quote(plot.name), "Write frontier.png, say.")
+    os.environ.setdefault("MPLBACKEND", "agg")  # files are drawn, no windows
+    with show_status("Loading"):
+        import frhsic.report  # noqa: F401 - a library that is not installed is an error before training
+
+
+def _run(options: _Search, table: TrainingTable, reserve: Holdout, outputs: _Outputs) -> bool:
+    """Train, choose, write and print; return whether a model is chosen."""
+    data = table.read()
+    rows, held = reserve.split(data, options.seed)
+    search = options.fit(rows)
+    found = options.describe(search, rows, held)
+    chosen = None if found.chosen is None else search.choose(options.rule.function).best_estimator_
+    reason = options.rule.explain(found)
+    facts = {
+        "task": "classification" if data.classes else "regression",
+        "features": data.x.column_names,
+        "epochs": options.epochs,
+        "seed": options.seed,
+        "rule": dataclasses.asdict(options.rule),
+        "reason": reason,
+    }
+    outputs.write(found, chosen, table.target, facts)
+    n = found.rows
+    echo(
+        f"Trained {len(found.points)} models, each a {data.what}, on {n['training']:,} rows and {data.width}."
+    )
+    found.echo()
+    echo()
+    echo(reason, style="bold")
+    if chosen is not None:
+        advice = "" if len(held) else " Audit it on rows that took no part: --holdout 0.2 keeps some."
+        echo(
+            f"It was chosen on these {n['validation']:,} rows, which tend to flatter it; its interval is "
+            f"that of one model fixed beforehand.{advice}"
+        )
+        if len(held):
+            echo()
+            echo_judgement(chosen, "held-out rows, which took no part", held, seed=options.seed)
+    echo()
+    reserve.write(held)
+    return chosen is not None

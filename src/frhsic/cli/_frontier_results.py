@@ -1,0 +1,157 @@
+"""The models of a frontier, as tables, a picture and JSON."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from frhsic import __version__
+from frhsic._text import cell, to_line
+from frhsic.cli._output import echo, echo_table, make_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from frhsic.selection import Point
+
+_CONFIDENCE_LEVEL = 0.95  # of the intervals of FrontierSearch
+_MET = 1.15  # times its budget: what a model may have without a note
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """What was found about each model, and which was chosen."""
+
+    points: list[Point]
+    columns: dict[str, list[Any]]
+    attributes: Sequence[str]
+    performance: str
+    what: str
+    rows: dict[str, int]
+    chosen: int | None
+
+    @property
+    def has_budgets(self) -> bool:
+        """Whether the models have budgets, not penalty weights."""
+        return self.points[-1].budget is not None
+
+    def get_column(self, measure: str, attribute: str, end: str = "") -> list[float]:
+        """Return a column of the results about one sensitive attribute."""
+        suffix = "" if len(self.attributes) == 1 else f"_{attribute}"
+        return self.columns[f"{measure}{suffix}{end}"]
+
+    def echo(self) -> None:
+        """Print a table for each sensitive attribute, and what its columns are."""
+        for attribute in self.attributes:
+            echo_table(self._tabulate(attribute))
+        budgets = (
+            "Budget: the share of the normalised HSIC of the model without penalty that training allowed; "
+            "reached: the share left on the rows trained on. "
+        )
+        echo()
+        echo(
+            f"{budgets if self.has_budgets else ''}GDP: the mean gap between {self.what} at a value and "
+            "overall. R^2 from Z: how well boosted trees read the column from the representation; near or "
+            "below 0 is not at all."
+        )
+        if self.has_budgets:
+            self._echo_missed()
+
+    def _tabulate(self, attribute: str) -> Table:
+        title = f"{self.rows['validation']:,} validation rows: {self.what} and {to_line(attribute)}"
+        first = ["budget", "reached"] if self.has_budgets else ["lam"]
+        interval = f"{_CONFIDENCE_LEVEL:.0%} interval"
+        table = make_table(title, [*first, self.performance, "GDP", interval, "R^2 from Z", ""])
+        for index, point in enumerate(self.points):
+            strength = [f"{point.strength:g}"]
+            if self.has_budgets:
+                reached = self.columns["relative_dependence"][index]
+                strength = [
+                    "none" if point.budget is None else f"{point.budget:g}",
+                    "" if math.isnan(reached) else f"{reached:.3f}",
+                ]
+            low, high = (self.get_column("gdp", attribute, end)[index] for end in ("_low", "_high"))
+            chosen = index == self.chosen
+            table.add_row(
+                *strength,
+                cell(point.performance),
+                cell(self.get_column("gdp", attribute)[index]),
+                f"{cell(low)} to {cell(high)}",
+                f"{self.get_column('r2_boosted', attribute)[index]:.3f}",
+                "< chosen" if chosen else "",
+                style="bold" if chosen else "",
+            )
+        return table
+
+    def _echo_missed(self) -> None:
+        """Print which budgets are not kept."""
+        reached = self.columns["relative_dependence"]
+        if math.isnan(reached[0]):
+            echo(
+                "Note: The model without penalty shows no dependence on the rows trained on: a share of it "
+                "means nothing.",
+                error=True,
+            )
+        missed = [
+            f"{point.budget:g}"
+            for point, share in zip(self.points, reached, strict=True)
+            if point.budget is not None and share > _MET * point.budget
+        ]
+        if missed:
+            echo(
+                f"Note: More than budget {', '.join(missed)} is left on the rows trained on. Train for more "
+                "epochs.",
+                error=True,
+            )
+
+    def draw(self, form: str, target: str) -> bytes:
+        """Return the picture as the bytes of a file."""
+        from frhsic.report import plot_frontier
+
+        on = to_line(self.attributes[0]) if len(self.attributes) == 1 else "the worst column"
+        axes = plot_frontier(
+            self.points,
+            chosen=self.chosen,
+            dependence=f"GDP of {self.what} on {on}",
+            performance=f"{self.performance.replace('^2', '²')} for {to_line(target)}",
+        )
+        figure: Any = axes.get_figure(root=True)
+        numbers = "budgets, shares of normalised HSIC" if self.has_budgets else "lam"
+        title = f"{self.rows['validation']:,} validation rows; the numbers are {numbers}"
+        figure.suptitle(title, x=0.99, ha="right", fontsize="medium")
+        buffer = io.BytesIO()
+        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure.savefig(buffer, format=form, dpi=150, metadata=dates)
+        return buffer.getvalue()
+
+    def to_dict(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Return every number as plain values, beside facts about the run; NaN is None."""
+        models = []
+        for index, point in enumerate(self.points):
+            row = {name: _to_plain(values[index]) for name, values in self.columns.items()}
+            models.append({"label": point.label, "chosen": index == self.chosen, **row})
+        return {
+            "schema": "frhsic.frontier/1",
+            "version": __version__,
+            **facts,
+            "sensitive": list(self.attributes),
+            "rows": self.rows,
+            "performance": self.performance,
+            "dependence": "GDP",
+            "confidence_level": _CONFIDENCE_LEVEL,
+            "chosen": self.chosen,
+            "models": models,
+        }
+
+
+def _to_plain(value: Any) -> Any:
+    """Return a number or a truth value that JSON knows."""
+    if isinstance(value, bool) or type(value).__name__ == "bool":
+        return bool(value)
+    return float(value) if math.isfinite(value) else None

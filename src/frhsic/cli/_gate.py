@@ -1,0 +1,136 @@
+"""The gate of an audit: limits for measures, and whether they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from frhsic._checks import ArgumentError
+from frhsic._text import number, quote, to_line
+from frhsic.cli._options import parse_float
+from frhsic.cli._output import echo
+
+if TYPE_CHECKING:
+    from frhsic.auditing import Attribute, Audit
+
+MEASURES = {
+    "gdp": "GDP",
+    "normalized_hsic": "normalised HSIC",
+    "hsic": "HSIC",
+    "distance_correlation": "distance correlation",
+    "kernel_hgr": "kernel HGR",
+}
+# Beside the outcome: the gap within the favourable label, within each label, and of outcome minus score.
+OUTCOME_MEASURES = ("equal_opportunity", "equalized_odds", "calibration_gap")
+_ENDS = {"estimate": "estimate", "lower": "low", "upper": "high"}
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Limits by measure, and which end of the interval is compared with them."""
+
+    limits: dict[str, float]
+    end: str = "estimate"
+
+    @classmethod
+    def parse(cls, texts: Sequence[str] | None, end: str, *, several: bool, outcome: bool) -> Gate:
+        """Read the options of a gate for an audit of one or several columns, with or without an outcome."""
+        if end not in _ENDS:
+            must = f"be one of {', '.join(_ENDS)}"
+            raise ArgumentError("--fail-on", must, quote(end), "Leave it out for estimate.")
+        if end != "estimate" and not texts:
+            fix = "Add --fail-above gdp=0.05, say."
+            raise ArgumentError("--fail-on", "come with --fail-above", f"{end} and no limit", fix)
+        limits = dict(map(_parse_limit, texts or ()))
+        for name in limits:
+            _check_measure(name, end, several=several, outcome=outcome)
+        return cls(limits, end)
+
+    def check(self, found: Audit) -> bool:
+        """Print which measures are above their limits; return whether all keep them."""
+        failed = 0
+        for name, limit in self.limits.items():
+            for one in found.attributes:
+                for title, measured in _select(one, name):
+                    failed += self._exceeds(f"{title} on {to_line(one.name)}", measured, limit)
+        return not failed
+
+    def _exceeds(self, what: str, measured: Any, limit: float) -> bool:
+        """Print whether a measure keeps its limit; one that cannot be measured does not."""
+        from frhsic.auditing import Measured
+
+        if measured is None:
+            echo(
+                f"FAILED: {what} cannot be measured on these rows, so it is not shown to keep "
+                f"{number(limit)}.",
+                error=True,
+            )
+            return True
+        single = isinstance(measured, Measured)
+        value = measured.value if single else getattr(measured, _ENDS[self.end])
+        above = bool(value > limit)
+        verdict = {
+            "estimate": f"is {number(value)}, which {'is above' if above else 'is not above'}",
+            "upper": "is not shown to be below" if above else "is shown to be at most",
+            "lower": "is shown to be above" if above else "is not shown to be above",
+        }[self.end]
+        certainty = (
+            f"Chance alone seldom gives more than {number(measured.chance_high)}."
+            if single
+            else _locate(measured, limit)
+        )
+        echo(f"{'FAILED' if above else 'Passed'}: {what} {verdict} {number(limit)}. {certainty}", error=above)
+        return above
+
+
+def _parse_limit(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    name = name.strip().lower().replace("-", "_")
+    if name not in (*MEASURES, *OUTCOME_MEASURES):
+        must = f"be MEASURE=NUMBER with one of {', '.join((*MEASURES, *OUTCOME_MEASURES))}"
+        raise ArgumentError("--fail-above", must, quote(text), "Write --fail-above gdp=0.05, say.")
+    limit = parse_float(value)
+    if limit is None:
+        fix = f"Write --fail-above {name}=0.05, say."
+        raise ArgumentError("--fail-above", "be MEASURE=NUMBER", quote(text), fix)
+    return name, limit
+
+
+def _check_measure(name: str, end: str, *, several: bool, outcome: bool) -> None:
+    flag = f"--fail-above {name}"
+    if name in ("gdp", *OUTCOME_MEASURES) and several:
+        must = "have a single --score: it is a gap between mean scores"
+        raise ArgumentError(flag, must, "several", "Take normalized_hsic for a representation.")
+    if name in OUTCOME_MEASURES and not outcome:
+        raise ArgumentError(flag, "come with --label", "no outcome", "Name its column with --label.")
+    if name == "kernel_hgr" and end != "estimate":
+        must = "come with --fail-on estimate: it has no interval"
+        raise ArgumentError(flag, must, end, "Take distance_correlation.")
+
+
+def _select(one: Attribute, name: str) -> list[tuple[str, Any]]:
+    """Return what a limit is about: one measure, or one for each label of the outcome."""
+    if name in MEASURES:
+        return [(MEASURES[name], getattr(one, name))]
+    outcome = one.outcome
+    if name == "calibration_gap":
+        return [("the calibration gap", None if outcome is None else outcome.calibration_gap)]
+    gaps = [
+        (f"GDP where the outcome is {to_line(given.label)},", given.gdp)
+        for given in (() if outcome is None else outcome.labels)
+        if outcome is not None and (name == "equalized_odds" or given.label == outcome.equal_opportunity)
+    ]
+    return gaps or [(name.replace("_", " "), None)]
+
+
+def _locate(measured: Any, limit: float) -> str:
+    """Return a sentence that says on which side of the limit an interval lies."""
+    side = "above" if measured.low > limit else "below" if measured.high < limit else None
+    where = (
+        "holds the limit: these rows leave open on which side the true value is"
+        if side is None
+        else f"lies {side} the limit as a whole"
+    )
+    ends = f"{number(measured.low)} to {number(measured.high)}"
+    return f"The {100 * measured.confidence_level:g}% interval, {ends}, {where}."

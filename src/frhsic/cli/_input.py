@@ -1,0 +1,74 @@
+"""Reading the columns that options name, and how the library computes on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from frhsic._checks import ArgumentError
+from frhsic._text import quote, to_line
+from frhsic.cli._output import echo, show_status
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Columns by the option that names them.
+Columns: TypeAlias = Mapping[str, str | Sequence[str] | None]
+
+
+def list_columns(options: Columns) -> list[str]:
+    """Return the columns that options name."""
+    return [name for names in _group_columns(options).values() for name in names]
+
+
+def _group_columns(options: Columns) -> dict[str, Sequence[str]]:
+    return {flag: [names] if isinstance(names, str) else names or () for flag, names in options.items()}
+
+
+def read_columns(
+    file: Path, options: Columns, placeholders: Sequence[str] = (), *, every: bool = False
+) -> pa.Table:
+    """Read the columns that options name, or all columns."""
+    from frhsic.sources import column_names, read_table
+
+    check_columns(column_names(file), options)
+    for name in options.get("--sensitive") or ():
+        if name == options.get("--target"):
+            fix = "Name another column for one of them."
+            got = f"{quote(name)} for both"
+            raise ArgumentError("--target and --sensitive", "be different columns", got, fix)
+    with show_status(f"Reading {to_line(file.name)}"):
+        return read_table(file, columns=None if every else list_columns(options), missing_values=placeholders)
+
+
+def check_columns(names: Sequence[str], options: Columns) -> None:
+    """Raise ArgumentError if a table does not have a column that an option names."""
+    from frhsic.sources import absent_error
+
+    for flag, wanted in _group_columns(options).items():
+        absent = [name for name in wanted if name not in names]
+        if absent:
+            raise absent_error(flag, absent, names)
+
+
+def drop_empty(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Leave out rows in which one of the columns is empty, and print how many."""
+    from frhsic.sources import drop_missing
+
+    kept = drop_missing(table, columns)
+    gone = table.num_rows - kept.num_rows
+    if gone:
+        echo(f"Left out {gone:,} of {table.num_rows:,} rows, in which a named column is empty.", error=True)
+    return kept
+
+
+def use_one_thread() -> None:
+    """Compute on one thread.
+
+    Batches and blocks are small, so that a second thread saves little, and on a busy machine it waits for the
+    first by spinning: ten times slower. With one, the bits do not depend on the machine's cores either.
+    """
+    import torch
+
+    torch.set_num_threads(1)

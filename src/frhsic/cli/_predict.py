@@ -1,0 +1,97 @@
+"""The command ``frhsic predict``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from frhsic._checks import ArgumentError
+from frhsic._text import quote, quote_all
+from frhsic.cli import _options as options
+from frhsic.cli._errors import first_sentence
+from frhsic.cli._input import read_columns
+from frhsic.cli._output import echo, show_status
+from frhsic.cli._training import predict_scores
+
+_Model = Annotated[Path, options.argument("MODEL", "A file of frhsic train.")]
+_Keep = Annotated[
+    list[str] | None, options.option("--keep", "COL", "A column to write beside the score; may be repeated.")
+]
+
+
+def predict(
+    model: _Model,
+    file: options.File,
+    output: options.Table,
+    keep: _Keep = None,
+    missing_values: options.MissingValues = None,
+) -> None:
+    """Write the score of each row: the probability of the second class, or the predicted number.
+
+    With more than two classes there is a column score_LABEL for each. The sensitive columns are not needed;
+    keep them beside the score to audit it.
+
+    \b
+    Examples:
+      frhsic predict model.frhsic held_out.csv -o scores.csv --keep age --keep sex --keep income
+      frhsic predict model.frhsic people.csv -o scores.parquet
+    """  # noqa: D301
+    for other in (file, model):
+        options.check_output("-o", output, other, table=True)
+    loaded = _load(model)
+    features = _list_features(loaded)
+    columns = {"the model": features, "--keep": keep}
+    table = read_columns(file, columns, options.parse_placeholders(missing_values))
+    scores = predict_scores(loaded, table.select(features))
+    kept = list(dict.fromkeys(keep or ()))
+    for name in kept:
+        if name in scores:
+            raise ArgumentError("--keep", "not name a column that is written", quote(name), "Rename it.")
+    from frhsic.sources import write_table
+
+    write_table({name: table.column(name) for name in kept} | scores, output)
+    meaning = _describe_scores(_split_model(loaded)[1])
+    echo(f"Wrote {table.num_rows:,} rows to {output}: {quote_all(list(scores))} ({meaning}).")
+
+
+def _load(path: Path) -> Any:
+    with show_status("Loading"):
+        from frhsic.persistence import load
+    shown = quote(str(path))
+    if not path.exists():
+        raise ArgumentError("MODEL", "be a file", f"{shown}, which does not exist", "Check the path.")
+    try:
+        return load(path)
+    except (ValueError, TypeError) as error:
+        must = "be a file that 'frhsic train' or frhsic.save wrote"
+        got = f"{shown}, which is none or is damaged ({first_sentence(str(error))})"
+        raise ArgumentError("MODEL", must, got, "Train it again or copy it anew.") from None
+
+
+def _split_model(model: Any) -> tuple[Any, Any]:
+    """Return the first and the last step of a pipeline, or the model twice."""
+    from sklearn.pipeline import Pipeline
+
+    return (model[0], model[-1]) if isinstance(model, Pipeline) else (model, model)
+
+
+def _list_features(model: Any) -> list[str]:
+    from frhsic.estimators import FRHSICEncoder
+
+    first, last = _split_model(model)
+    if isinstance(last, FRHSICEncoder):
+        fix = "Use its 'transform' in Python."
+        raise ArgumentError("MODEL", "predict a target", "an FRHSICEncoder", fix)
+    names = getattr(first, "feature_names_in_", None)
+    if names is None:
+        fix = "Use its 'predict' in Python, or train it on a table."
+        got = "one that was trained on an array"
+        raise ArgumentError("MODEL", "know the names of its columns", got, fix)
+    return [str(name) for name in names]
+
+
+def _describe_scores(last: Any) -> str:
+    classes = getattr(last, "classes_", None)
+    if classes is None:
+        return "the predicted number"
+    return f"probability of {quote(str(classes[1])) if len(classes) == 2 else 'each class'}"

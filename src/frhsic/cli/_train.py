@@ -1,0 +1,115 @@
+"""The command ``frhsic train``."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from frhsic._checks import ArgumentError
+from frhsic._text import share
+from frhsic.cli import _options as options
+from frhsic.cli._output import echo, echo_warnings, show_status
+from frhsic.cli._training import Holdout, TrainingTable, echo_judgement
+
+_DEFAULT_BUDGET = 0.1  # of the estimators, where neither a budget nor a penalty weight is given
+
+_Budget = Annotated[
+    float | None,
+    options.option(
+        "--budget",
+        "SHARE",
+        "Share, from above 0 to 1, of the dependence of a model without penalty that may be left in "
+        "training; 0.1 unless --lam is given.",
+    ),
+]
+_Lam = Annotated[
+    float | None,
+    options.option("--lam", "X", "Strength of a penalty instead, without a unit; 0 trains without."),
+]
+_Holdout = Annotated[
+    float, options.option("--holdout", "SHARE", "Share of rows to judge on, not to train on.")
+]
+
+
+def train(
+    file: options.File,
+    target: options.Target,
+    sensitive: options.Sensitive,
+    output: options.Model,
+    budget: _Budget = None,
+    lam: _Lam = None,
+    task: options.Task = "auto",
+    kind: options.Kinds = None,
+    weight: options.Weight = None,
+    drop: options.Drop = None,
+    keep_sensitive: options.KeepSensitive = False,
+    holdout: _Holdout = 0.0,
+    save_holdout: options.SaveHoldout = None,
+    epochs: options.Epochs = 200,
+    seed: options.Seed = 0,
+    drop_missing: options.DropMissing = False,
+    missing_values: options.MissingValues = None,
+) -> None:
+    """Train a model whose score depends less on the sensitive columns.
+
+    Features are all columns other than target, weight and sensitive ones; text becomes categories, empty
+    cells are filled. With --drop-missing, rows are left out where target, weight or a sensitive column is
+    empty. To choose among several budgets, see: frhsic frontier --help
+
+    \b
+    Examples:
+      frhsic train people.csv --target income --sensitive age -o model.frhsic --epochs 5
+      frhsic train people.csv --target income --sensitive age --budget 0.2 -o model.frhsic --epochs 5
+        --holdout 0.3 --save-holdout held_out.csv
+      frhsic train people.csv --target income --sensitive age --lam 3 -o model.frhsic --epochs 5
+    """  # noqa: D301
+    table = TrainingTable(
+        file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
+    )
+    reserve = Holdout(holdout, save_holdout)
+    table.check_task()
+    _check_strength(budget, lam)
+    reserve.check()
+    table.check_kinds()
+    options.check_outputs({"-o": output, "--save-holdout": save_holdout}, file)
+    data = table.read()
+    with show_status("Loading"):
+        from frhsic.persistence import save
+    rows, held = reserve.split(data, seed)
+    model = data.make_model(budget=budget, lam=lam, epochs=epochs, random_state=seed)
+    step = model.steps[-1][0]
+    with echo_warnings():
+        arguments = {f"{step}__sensitive_features": rows.s, f"{step}__sample_weight": rows.w}
+        model.fit(rows.x, rows.y, **arguments)
+    save(model, output)
+    echo(f"Trained a {data.what} on {len(rows):,} rows and {data.width}.")
+    echo()
+    echo_judgement(model, "the rows used for training", rows)
+    _echo_relative(model[-1].relative_dependence_, budget)
+    if len(held):
+        echo()
+        echo_judgement(model, "held-out rows", held, seed=seed)
+    reserve.write(held)
+    if not len(held):
+        echo("Numbers on rows used for training flatter a model: judge it on others (--holdout, or audit).")
+    echo(f"Saved the model to {output}.")
+
+
+def _check_strength(budget: float | None, lam: float | None) -> None:
+    if budget is not None and lam is not None:
+        raise ArgumentError("--budget", "come without --lam", "both", "Leave one of them out.")
+    if budget is not None and not 0 < budget <= 1:
+        must = "lie above 0 and be at most 1: a share of the dependence of a model without penalty"
+        fix = "Pass 0.1, say, or --lam 0 to train without a penalty."
+        raise ArgumentError("--budget", must, f"{budget:g}", fix)
+
+
+def _echo_relative(relative: float | None, budget: float | None) -> None:
+    """Print how much of the dependence is left, where a share of it was the budget."""
+    if relative is None or math.isnan(relative):
+        return
+    echo(
+        f"  Normalised HSIC of the score is {share(relative)} of that of a model trained beside it without "
+        f"penalty; asked: at most {share(budget or _DEFAULT_BUDGET)}. GDP falls more slowly: HSIC is of the "
+        "nature of a square."
+    )

@@ -1,0 +1,272 @@
+"""What ``train`` and ``frontier`` share: reading a table, held-out rows, and judging a model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from frhsic._checks import ArgumentError
+from frhsic._text import number, quote, quote_all, to_line
+from frhsic.cli._input import drop_empty, read_columns, use_one_thread
+from frhsic.cli._options import parse_kinds, parse_placeholders
+from frhsic.cli._output import echo, echo_warnings, show_status
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CHUNK = 65_536  # rows that a prediction holds at a time
+_MOST_LABELS = 100
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """A table to train on: the columns and how they are taken."""
+
+    file: Path
+    target: str
+    sensitive: Sequence[str]
+    task: str
+    kind: Sequence[str] | None
+    weight: str | None
+    drop: Sequence[str] | None
+    keep_sensitive: bool
+    drop_missing: bool
+    missing_values: str | None
+
+    def check_task(self) -> None:
+        """Raise ArgumentError for an unknown task."""
+        if self.task not in ("auto", "classification", "regression"):
+            must = "be auto, classification or regression"
+            raise ArgumentError("--task", must, quote(self.task), "Choose one.")
+
+    def check_kinds(self) -> None:
+        """Raise ArgumentError for a kind that is none, or of a column that is not sensitive."""
+        parse_kinds(self.kind, self.sensitive)
+
+    def read(self) -> TrainingData:
+        """Read the table, and split it into features, target, sensitive columns and weight."""
+        table = self._read_columns()
+        dropped = {self.target, self.weight, *(self.drop or ())}
+        if not self.keep_sensitive:
+            dropped.update(self.sensitive)
+        features = [name for name in table.column_names if name not in dropped]
+        if not features:
+            must = "have columns beside target, weight and sensitive ones"
+            raise ArgumentError("FILE", must, "none", "Drop fewer columns.")
+        with show_status("Loading"):
+            from frhsic.data import to_sensitive, to_vector
+        use_one_thread()
+        y, classes, why = _read_target(table.column(self.target), self.task)
+        kinds = parse_kinds(self.kind, self.sensitive)
+        s = to_sensitive(table.select(list(dict.fromkeys(self.sensitive))), kinds=kinds)
+        for name, labels in zip(s.names, s.categories, strict=True):
+            if labels is not None and len(labels) > _MOST_LABELS:
+                must = f"have at most {_MOST_LABELS} labels in a categorical column"
+                got = f"{len(labels):,} in {quote(name)}"
+                raise ArgumentError("--sensitive", must, got, "Merge labels or name another column.")
+        weight = self.weight
+        w = None if weight is None else to_vector(table.column(weight), name="sample_weight").numpy()
+        what = f"{'classifier' if classes else 'regression'} of {quote(self.target)} ({why})"
+        return TrainingData(table, table.select(features), y, s, w, classes, what)
+
+    def _read_columns(self) -> pa.Table:
+        options = {
+            "--target": self.target,
+            "--sensitive": self.sensitive,
+            "--weight": self.weight,
+            "--drop": self.drop,
+        }
+        table = read_columns(self.file, options, parse_placeholders(self.missing_values), every=True)
+        if not self.drop_missing:
+            return table
+        weight = [] if self.weight is None else [self.weight]
+        return drop_empty(table, [self.target, *self.sensitive, *weight])
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What models are trained on and judged by; ``classes`` is empty for a regression."""
+
+    table: Any
+    x: Any
+    y: Any
+    s: Any
+    w: Any
+    classes: list[Any]
+    what: str
+
+    @property
+    def width(self) -> str:
+        """The features in words."""
+        return f"{self.x.num_columns} features: {quote_all(self.x.column_names)}"
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, rows: Any) -> TrainingData:
+        """Return some rows."""
+        return TrainingData(
+            self.table.take(rows),
+            self.x.take(rows),
+            self.y[rows],
+            self.s[_to_tensor(rows)],
+            None if self.w is None else self.w[rows],
+            self.classes,
+            self.what,
+        )
+
+    def make_model(self, **arguments: Any) -> Any:
+        """Return a pipeline of a table encoder and a classifier or regressor."""
+        from sklearn.pipeline import make_pipeline
+
+        from frhsic.estimators import FRHSICClassifier, FRHSICRegressor, TableEncoder
+
+        model_class = FRHSICClassifier if self.classes else FRHSICRegressor
+        return make_pipeline(TableEncoder(), model_class(**arguments))
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """Rows that are not trained on, and where they are written."""
+
+    share: float
+    path: Path | None
+
+    def check(self) -> None:
+        """Raise ArgumentError for a share that is none, or a path without a share."""
+        if not 0 <= self.share < 1:
+            must = "be a share from 0 to below 1"
+            raise ArgumentError("--holdout", must, f"{self.share:g}", "Pass 0.2, say.")
+        if self.path is not None and self.share == 0:
+            raise ArgumentError("--save-holdout", "come with --holdout", "none", "Add --holdout 0.2, say.")
+
+    def split(self, data: TrainingData, seed: int) -> tuple[TrainingData, TrainingData]:
+        """Return rows to train on and held-out rows, of equal shares of each class."""
+        import numpy as np
+        from sklearn.model_selection import train_test_split
+
+        every = np.arange(len(data))
+        if self.share == 0:
+            return data, data.take(every[:0])
+        options = {"test_size": self.share, "random_state": seed}
+        try:
+            rows, held = train_test_split(every, stratify=data.y if data.classes else None, **options)
+        except ValueError:  # a class of a single row
+            rows, held = train_test_split(every, **options)
+        return data.take(np.sort(rows)), data.take(np.sort(held))
+
+    def write(self, held: TrainingData) -> None:
+        """Write the held-out rows, if there is a path for them."""
+        if self.path is None:
+            return
+        from frhsic.sources import write_table
+
+        write_table(held.table, self.path)
+        echo(f"Wrote {len(held):,} held-out rows to {self.path}.")
+
+
+def _read_target(column: Any, task: str) -> tuple[Any, list[Any], str]:
+    """Return the target as an array, its classes (none for a number), and why it was taken so."""
+    import numpy as np
+
+    from frhsic.data import split_labels, to_vector
+
+    split = split_labels(column, name="y").kept
+    labels = [one.value for one in split]
+    text = any(isinstance(label, str | bool) for label in labels)
+    why = f"--task {task}"
+    if task == "auto":
+        task = "classification" if text or len(labels) == 2 else "regression"
+        why = f"{len(labels)} classes"
+        if task == "regression":
+            why = f"a number with {len(labels):,} values; for classes pass --task classification"
+    if task == "regression":
+        return to_vector(column, name="y").numpy(), [], why
+    if len(labels) > _MOST_LABELS:
+        got = f"{len(labels):,} different values"
+        fix = "Name another column, or pass --task regression for a number."
+        raise ArgumentError("--target", f"have at most {_MOST_LABELS} classes", got, fix)
+    y = np.empty(sum(len(one.rows) for one in split), dtype=np.array(labels).dtype)
+    for one in split:
+        y[one.rows.numpy()] = one.value
+    return y, labels, why
+
+
+def echo_judgement(model: Any, rows: str, data: TrainingData, *, seed: int | None = None) -> None:
+    """Print performance, and the dependence of each score on each sensitive column.
+
+    With a seed, the dependence comes with an interval, which only rows that were not trained on have.
+    """
+    scores = predict_scores(model, data.x)
+    _echo_performance(model, rows, data, scores)
+    for column, values in scores.items():
+        what = "the score" if column == "score" else quote(column)
+        for attribute in data.s.names:
+            gap = _measure_gap(values, data.s.columns([attribute]), data.w, seed)
+            echo(f"  GDP of {what} on {to_line(attribute)}: {gap}.")
+
+
+def _echo_performance(model: Any, rows: str, data: TrainingData, scores: dict[str, Any]) -> None:
+    import numpy as np
+    from sklearn.metrics import accuracy_score, r2_score
+
+    y, w = data.y, data.w
+    if not data.classes:
+        echo(f"On {rows} ({len(y):,}): R^2 {r2_score(y, scores['score'], sample_weight=w):.3f}.")
+        return
+    columns = list(scores.values())
+    best = columns[0] > 0.5 if len(columns) == 1 else np.argmax(columns, axis=0)
+    right = accuracy_score(y, model[-1].classes_[best.astype(int)], sample_weight=w)
+    most = max(float(np.average(y == label, weights=w)) for label in data.classes)
+    echo(f"On {rows} ({len(y):,}): accuracy {right:.3f} (the commonest class alone: {most:.3f}).")
+
+
+def _measure_gap(values: Any, s: Any, w: Any, seed: int | None) -> str:
+    """Return the GDP of a score on one column in words."""
+    from frhsic.dependence import GDP
+    from frhsic.inference import confidence_interval
+
+    if seed is None:
+        return number(float(GDP()(_to_tensor(values), s, None if w is None else _to_tensor(w))))
+    with echo_warnings():
+        found = confidence_interval(values, s, dependence=GDP(), random_state=seed, sample_weight=w)
+    return (
+        f"{number(found.estimate)}, {found.confidence_level:.0%} interval {number(found.low)} to "
+        f"{number(found.high)}; chance alone gives {number(found.chance or 0.0)}, seldom above "
+        f"{number(found.chance_high or 0.0)}"
+    )
+
+
+def predict_scores(model: Any, x: pa.Table) -> dict[str, Any]:
+    """Return the columns that a model writes, computed a few rows at a time."""
+    import numpy as np
+    from sklearn.pipeline import Pipeline
+
+    from frhsic._progress import Progress
+    from frhsic.data import to_matrix
+
+    last = model[-1] if isinstance(model, Pipeline) else model
+    classes = getattr(last, "classes_", None)
+    parts = []
+    with Progress("predicting", x.num_rows) as bar, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        for start in range(0, x.num_rows, _CHUNK):
+            part = x.slice(start, _CHUNK)
+            rows = part if last is not model else to_matrix(part).numpy()
+            parts.append(model.predict(rows) if classes is None else model.predict_proba(rows))
+            bar.advance(part.num_rows)
+    found = np.concatenate(parts)
+    if classes is None:
+        return {"score": found}
+    if len(classes) == 2:
+        return {"score": found[:, 1]}
+    return {f"score_{label}": found[:, j] for j, label in enumerate(classes)}
+
+
+def _to_tensor(rows: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(rows)
