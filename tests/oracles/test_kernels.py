@@ -22,7 +22,7 @@ from frhsic.kernels import (
     Sum,
     default_kernel,
 )
-from frhsic.kernels.scale import distances, own_distances
+from frhsic.kernels.scale import distances, distances_by_product
 
 
 def norm(v):
@@ -239,7 +239,7 @@ def test_distances_by_a_product_are_those_of_pairs_one_by_one(dtype, equal):
     x[:, equal] = x[:, 0]
     x = x.to(dtype)
     expected = (x.double().unsqueeze(-2) - x.double().unsqueeze(-3)).square().sum(dim=-1).sqrt()
-    found = own_distances(x)
+    found = distances_by_product(x, x)
     assert distances(x, x).equal(found)  # so wide a sample takes the product
     torch.testing.assert_close(
         Energy().inner(x.double(), found.double()), -0.5 * (expected * found.double()).sum(dim=(-2, -1))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.kernels._base import Columns, Kernel, Parts, Tiles
+from frhsic.kernels.scale import held, least_exponent
 from frhsic.kernels.spectral import Term
 
 
@@ -145,7 +146,18 @@ class Product(_Pair):
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the entrywise product of both Gram matrices, shape ``(..., n, m)``."""
+        if self.is_exponential:
+            return self.log_gram(a, b).exp_()
         return self.left.gram(a, b) * self.right.gram(a, b)
+
+    @property
+    def is_exponential(self) -> bool:
+        """Whether both are."""
+        return self.left.is_exponential and self.right.is_exponential
+
+    def log_gram(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the sum of both logarithms, shape ``(..., n, m)``."""
+        return held(self.left.log_gram(a, b) + self.right.log_gram(a, b), least_exponent(a))
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Return the product of both diagonals, shape ``(..., n)``."""
@@ -153,6 +165,8 @@ class Product(_Pair):
 
     def tiles(self, x: Tensor) -> Tiles:
         """Return the product of both blocks."""
+        if self.is_exponential:
+            return super().tiles(x)
         left, right = self.left.tiles(x), self.right.tiles(x)
         return lambda rows, columns: left(rows, columns) * right(rows, columns)
 
@@ -307,6 +321,15 @@ class OnColumns(_Around):
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the Gram matrix of the chosen columns, shape ``(..., n, m)``."""
         return self.kernel.gram(self._take(a), self._take(b))
+
+    @property
+    def is_exponential(self) -> bool:
+        """Whether the kernel inside is."""
+        return self.kernel.is_exponential
+
+    def log_gram(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the logarithm of the Gram matrix of the chosen columns, shape ``(..., n, m)``."""
+        return self.kernel.log_gram(self._take(a), self._take(b))
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Return the diagonal of the kernel inside, shape ``(..., n)``."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from frhsic._checks import ArgumentError
 from frhsic.kernels._base import Columns, Kernel
 from frhsic.kernels.fused import apply_fused
-from frhsic.kernels.scale import distances, own_distances, stretch, weighted_mean, whitening
+from frhsic.kernels.scale import distances, distances_by_product, stretch, weighted_mean, whitening
 from frhsic.kernels.spectral import Term
 
 
@@ -178,7 +178,7 @@ class _Distances(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, M: Tensor, factor: float) -> Tensor:
-        D = own_distances(x)
+        D = distances_by_product(x, x)
         ctx.factor, ctx.distances = factor, D
         ctx.save_for_backward(x, M)
         return (D * M).sum(dim=(-2, -1)) * (-0.5 * factor)

@@ -216,6 +216,16 @@ class Gaussian(_Radial):
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
         return exponent(a, b, rate, least_exponent(a)).exp_()
 
+    @property
+    def is_exponential(self) -> bool:
+        """True."""
+        return True
+
+    def log_gram(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return -|a_i - b_j|^2 / (2 bandwidth^2), shape ``(..., n, m)``."""
+        rows = self._rows(a)
+        return exponent(rows, rows if b is a else self._rows(b), self._rate(), least_exponent(rows))
+
     def tiles(self, x: Tensor) -> Tiles:
         """Return blocks that cost one matrix product and one exponential each.
 

@@ -74,29 +74,25 @@ def self_exponent(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def distances(a: Tensor, b: Tensor) -> Tensor:
     """Return |a_i - b_j|, shape ``(..., n, m)``, exactly zero for equal rows and with gradient zero there."""
-    if a is b and a.shape[-1] >= _WIDE and not (a.requires_grad and torch.is_grad_enabled()):
-        return own_distances(a)
-    return _pair_by_pair(a, b)
+    in_graph = (a.requires_grad or b.requires_grad) and torch.is_grad_enabled()
+    return _pair_by_pair(a, b) if in_graph or a.shape[-1] < _WIDE else distances_by_product(a, b)
 
 
-def own_distances(x: Tensor) -> Tensor:
-    """Return |x_i - x_j| without a gradient, by one product: several times as quick for wide rows.
+def distances_by_product(a: Tensor, b: Tensor) -> Tensor:
+    """Return |a_i - b_j| without a gradient, by one product: several times as quick for wide rows.
 
     What is left of a product after cancelling has a relative error of eps / CLOSE in squares; pairs closer
     than that are taken one by one.
     """
-    x = x - x.mean(dim=-2, keepdim=True)
-    norms = x.square().sum(dim=-1)
-    sums = norms.unsqueeze(-1) + norms.unsqueeze(-2)
-    squared = (x @ x.mT).mul_(-2.0).add_(sums)
-    near = squared < CLOSE * sums
-    near.diagonal(dim1=-2, dim2=-1).fill_(False)
-    *models, i, j = near.nonzero(as_tuple=True)
-    if len(i) > squared.numel() // 8:
-        return _pair_by_pair(x, x)
-    squared[*models, i, j] = (x[*models, i] - x[*models, j]).square().sum(dim=-1)
-    squared.diagonal(dim1=-2, dim2=-1).zero_()
-    return squared.sqrt_()
+    centre = b.mean(dim=-2, keepdim=True)
+    a, b = (a - centre,) * 2 if a is b else (a - centre, b - centre)
+    sums = a.square().sum(dim=-1).unsqueeze(-1) + b.square().sum(dim=-1).unsqueeze(-2)
+    squared = (a @ b.mT).mul_(-2.0).add_(sums)
+    *models, i, j = (squared < CLOSE * sums).nonzero(as_tuple=True)
+    if len(i) > squared.numel() // 8 + squared.shape[-1]:
+        return _pair_by_pair(a, b)
+    squared[*models, i, j] = (a[*models, i] - b[*models, j]).square().sum(dim=-1)
+    return squared.clamp_min_(0.0).sqrt_()
 
 
 def _pair_by_pair(a: Tensor, b: Tensor) -> Tensor:
@@ -123,7 +119,7 @@ def median_bandwidth(x: Tensor, generator: torch.Generator | None = None) -> Ten
     # Each pair once: a quarter of the memory of all distances and the places of their upper half.
     r = torch.stack([torch.nn.functional.pdist(model) for model in models])
     r = r.reshape(*x.shape[:-2], -1).mul_(size[..., 0])
-    median = r.median(dim=-1).values
+    median = torch.stack([_lower_median(model) for model in r.reshape(-1, r.shape[-1])]).reshape(r.shape[:-1])
     if bool((median > 0).all()):
         return median
     apart = torch.where(r > 0, r, torch.nan).nanmedian(dim=-1).values
@@ -133,6 +129,18 @@ def median_bandwidth(x: Tensor, generator: torch.Generator | None = None) -> Ten
 def stretch(whiten: bool | Tensor) -> float:
     """Return the most by which a whitening lengthens a row."""
     return float(torch.linalg.matrix_norm(whiten, 2)) if isinstance(whiten, Tensor) else 1.0
+
+
+def _lower_median(r: Tensor) -> Tensor:
+    """Return ``r.median()``, sought among the numbers near the median of every 64th: four times as quick."""
+    k, some = (len(r) - 1) // 2, r[::64].sort().values
+    reach = 4 * int(len(some) ** 0.5)
+    if len(some) > 8 * reach:
+        low, high = some[len(some) // 2 - reach], some[len(some) // 2 + reach]
+        below, near = int((r < low).sum()), r[(r >= low) & (r <= high)]
+        if below <= k < below + len(near):
+            return near.kthvalue(k - below + 1).values
+    return r.median()
 
 
 def scale_free_bandwidth(x: Tensor, weights: Tensor | None) -> Tensor:

@@ -12,6 +12,8 @@ from frhsic.kernels import Kernel
 
 # What may be left of the trace.
 _RESIDUAL = 1e-12
+# After so many pivots of one column, and at once of several, random rows tell whether a factor can be thin.
+_PROBED = 32
 # Above so many rows pivots are sought among so many, and the features looked at on others: all of them, or so
 # many of one column. Rows that the features miss join the first, in so many rounds.
 _POOL, _CHECKED, _ROUNDS = 4_096, 32_768, 4
@@ -122,6 +124,8 @@ def _pivoted(kernel: Kernel, x: Tensor, widest: int) -> tuple[Tensor, list[int]]
     for r in range(widest):
         if float(left.sum()) <= allowed:
             return F[:, :r], pivots
+        if r == (_PROBED if x.shape[1] == 1 else 0) and _is_wide(kernel, x, widest):
+            return None
         if r == F.shape[1]:
             F = torch.cat((F, torch.zeros_like(F)), dim=1)
         pivot = int(left.argmax())
@@ -131,6 +135,15 @@ def _pivoted(kernel: Kernel, x: Tensor, widest: int) -> tuple[Tensor, list[int]]
         left[pivot] = 0.0
         pivots.append(pivot)
     return None
+
+
+def _is_wide(kernel: Kernel, x: Tensor, widest: int) -> bool:
+    """Return whether twice as many random rows alone have more directions than ``widest`` features can hold."""
+    if len(x) <= 2 * widest:
+        return False
+    some = x[_some(x, 2 * widest)]
+    values = torch.linalg.eigvalsh(kernel.gram(some, some))
+    return float(values[:-widest].clamp_min(0.0).sum()) > 100.0 * _RESIDUAL * float(values.sum())
 
 
 def _spread(x: Tensor) -> Tensor:
