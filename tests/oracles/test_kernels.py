@@ -22,7 +22,8 @@ from frhsic.kernels import (
     Sum,
     default_kernel,
 )
-from frhsic.kernels.scale import distances, distances_by_product
+from frhsic.kernels.scale import _lower_median, distances, distances_by_product
+from frhsic.numerics._lowrank import _pivoted
 
 
 def norm(v):
@@ -263,3 +264,39 @@ def test_matern_has_the_gradient_of_its_differences_also_at_equal_rows(nu):
 def test_matern_of_another_smoothness_is_refused():
     with pytest.raises(ValueError, match=r"^'nu' must be 1\.5 or 2\.5\. Got 0\.5\. For 0\.5 use Laplace\."):
         Matern(nu=0.5)
+
+
+def test_a_product_of_gaussians_takes_one_exponential_and_is_the_same_product():
+    x = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x[0, 0] = 1e6  # an outlier must not cost the others their digits
+    parts = [OnColumns(Gaussian(0.5 + j), (j,)) for j in range(3)]
+    product = parts[0] * parts[1] * parts[2]
+    wanted = math.prod(part.gram(x, x) for part in parts)
+    assert torch.allclose(product.gram(x, x), wanted, rtol=1e-13, atol=1e-16)
+    assert torch.equal(product.tiles(x)(slice(0, 7), slice(5, 40)), product.gram(x[:7], x[5:]))
+    z = x.clone().requires_grad_()
+    twin = x.clone().requires_grad_()
+    product.gram(z, z).square().sum().backward()
+    math.prod(part.gram(twin, twin) for part in parts).square().sum().backward()
+    assert torch.allclose(z.grad, twin.grad, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 1_000, 500_001])
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_median_sought_near_a_guess_is_the_lower_median(n, tied):
+    r = torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
+    r = (4 * r).floor() if tied else r
+    assert torch.equal(_lower_median(r), r.median())
+    rising = r.sort().values
+    assert torch.equal(_lower_median(rising), r.median())
+
+
+def test_wide_rows_have_no_thin_factor_and_a_hundred_categories_have():
+    generator = torch.Generator().manual_seed(0)
+    wide = torch.randn(3_000, 30, dtype=torch.float64, generator=generator)
+    assert _pivoted(Gaussian(3.0), wide, 128) is None
+    codes = torch.randint(100, (3_000, 2), generator=generator).double()
+    codes[:, 1] = codes[:, 0]
+    F, _ = _pivoted(Delta(), codes, 128)
+    assert F.shape[1] == 100
+    assert torch.allclose(F @ F.mT, Delta().gram(codes, codes))

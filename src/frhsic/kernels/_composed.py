@@ -13,7 +13,8 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.kernels._base import Columns, Kernel, Parts, Tiles
-from frhsic.kernels.scale import held, least_exponent
+from frhsic.kernels._gaussian import least_exponent
+from frhsic.kernels.scale import held
 from frhsic.kernels.spectral import Term
 
 

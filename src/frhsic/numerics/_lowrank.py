@@ -138,7 +138,7 @@ def _pivoted(kernel: Kernel, x: Tensor, widest: int) -> tuple[Tensor, list[int]]
 
 
 def _is_wide(kernel: Kernel, x: Tensor, widest: int) -> bool:
-    """Return whether twice as many random rows alone have more directions than ``widest`` features can hold."""
+    """Return whether random rows alone, twice ``widest``, have more directions than so many features hold."""
     if len(x) <= 2 * widest:
         return False
     some = x[_some(x, 2 * widest)]
