@@ -39,6 +39,7 @@ OTHERS = {
     "path": "speed.path",
     "baselines": "paper.baselines",
     "postgres": "scale.postgres",
+    "mutants": "statistics.mutants",
     "sketch": "statistics.sketch",
     "scale": "scale.sketching",
     "faults": "scale.faults",
