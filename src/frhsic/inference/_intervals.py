@@ -37,7 +37,7 @@ from frhsic.inference._process import (
 )
 from frhsic.inference._results import Interval
 from frhsic.inference._sketched import refuse_beside_a_sketch, refuse_grouped, sketched_interval
-from frhsic.inference.bounds._certificate import population_bound
+from frhsic.inference.bounds._bounds import population_bound
 from frhsic.kernels import Kernel
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._lowrank import thin_factor
