@@ -103,7 +103,8 @@ def bound_population(seen: Seen, kernel_z: Kernel, kernel_s: Kernel) -> Bound:
         kind="finite-sample",
         certifies=(
             f"With probability {1.0 - seen.delta:g} over these rows, the HSIC in the population they were "
-            "drawn from, for these kernels, is at most this: for anyone who uses z on new rows of the same law."
+            "drawn from, for these kernels, is at most this: for anyone who uses z on new rows of the "
+            "same law."
         ),
         vacuous=at(seen.n) >= seen.most,
         vacuous_when=_reaches_cauchy_schwarz(seen.most),
@@ -123,8 +124,8 @@ def bound_asymptotically(seen: Seen, quantile: float) -> Bound:
         kind="asymptotic",
         certifies=(
             f"With probability near {1.0 - seen.delta:g} for large n, the population HSIC for these kernels "
-            "is at most this: for anyone who uses z on new rows of the same law and can do without a guarantee "
-            "at this n."
+            "is at most this: for anyone who uses z on new rows of the same law and can do without a "
+            "guarantee at this n."
         ),
         vacuous=at(seen.n) >= seen.most,
         vacuous_when=_reaches_cauchy_schwarz(seen.most),
@@ -186,7 +187,7 @@ def bound_khgr(hsic: float, ridge_z: float, ridge_s: float) -> Bound:
         kind="in-sample",
         certifies=(
             f"On these rows the kernel HGR with ridges {ridge_z:g} and {ridge_s:g} is at most this: for "
-            "whoever fears that some smooth function of z is correlated with some smooth function of s."
+            "anyone who fears that some smooth function of z is correlated with some smooth function of s."
         ),
         vacuous=value >= 1.0,
         vacuous_when=(
@@ -210,8 +211,8 @@ def bound_conditional_mmd(
             kind="in-sample",
             certifies=(
                 "On these rows the mean squared MMD between the law of z given s and that of z, resolved on "
-                f"{m} directions of s, is at most this (it is {number(exact)}): for anyone who asks what EIPM "
-                "would say."
+                f"{m} directions of s, is at most this (it is {number(exact)}): for anyone who asks what "
+                "EIPM would say."
             ),
             vacuous=upper >= total,
             vacuous_when=(
@@ -306,7 +307,8 @@ def bound_from_training(
             kind="finite-sample",
             certifies=(
                 f"{surely} over training and test rows, the GDP on the test rows of every head of norm one, "
-                f"resolved on {row.m} directions of s, is at most this: for anyone who trains a head on z later."
+                f"resolved on {row.m} directions of s, is at most this: for anyone who trains a head on z "
+                "later."
             ),
             vacuous=gap(train.n, seen.n) >= spread,
             vacuous_when=(
