@@ -183,7 +183,9 @@ def outcomes(n: int, regime: str, draw: int) -> Iterator[Outcome]:
     band = conditional_curve(scores, labels, confidence_level=LEVEL, n_draws=MULTIPLIERS, random_state=seed)
     yield held("band, level means", band, rho * standard_levels()[np.array(band.points, dtype=int)])
     fixed = HSIC(Gaussian(1.0), Gaussian(1.0))
-    certificate = certify(z, s, dependence=fixed, delta=1.0 - LEVEL, n_permutations=19, random_state=seed)
+    certificate = certify(
+        z, s, dependence=fixed, confidence_level=LEVEL, n_permutations=19, random_state=seed
+    )
     for kind, bound in (("finite-sample", "population"), ("asymptotic", "population_asymptotic")):
         value = certificate.bound(bound).value
         name = f"certificate, {kind}"

@@ -89,8 +89,8 @@ def test_other_measures_are_refused():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"delta": 0.0}, "'delta' must lie between 0 and 1"),
-        ({"delta": 1.0}, "'delta' must lie between 0 and 1"),
+        ({"confidence_level": 0.0}, "'confidence_level' must lie between 0 and 1"),
+        ({"confidence_level": 1.0}, "'confidence_level' must lie between 0 and 1"),
         ({"n_permutations": 18}, "'n_permutations' must be at least 19"),
         ({"ridge_z": 0.0}, "'ridge_z' must be a positive number"),
         ({"ridge_s": -1.0}, "'ridge_s' must be a positive number"),
@@ -131,7 +131,7 @@ def test_rows_must_match_and_s_must_vary_under_its_kernel():
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("delta", 0.2),
+        ("confidence_level", 0.8),
         ("n_permutations", 29),
         ("random_state", 1),
         ("ridge_z", 0.1),
@@ -327,7 +327,7 @@ def test_network_complexity_refuses_what_is_no_class(arguments, message):
 def test_homogeneous_networks_have_no_biases():
     with pytest.raises(ValueError, match="'homogeneous' must be False for layers with biases"):
         network_complexity((1.0,), (1,), 1.0, 10, homogeneous=True)
-    with pytest.raises(ValueError, match="'delta' must lie"):
+    with pytest.raises(ValueError, match="'confidence_level' must lie"):
         uniform_bound(10, 2.0, 1.0, 1.0, 1.0, 1.0, 0.0)
 
 

@@ -10,7 +10,8 @@ import torch
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, KernelHGR
 from frhsic.inference.bounds import _worst_case
-from frhsic.inference.bounds._certificate import certify, least_rows, population_bound
+from frhsic.inference.bounds._bounds import least_rows, population_bound
+from frhsic.inference.bounds._certificate import certify
 from frhsic.inference.bounds._complexity import (
     SELU_SLOPE,
     TrainedOn,
@@ -271,7 +272,12 @@ def test_the_population_bound_is_mcdiarmids_with_these_differences():
 def test_certify_takes_the_constant_of_its_kernels(kernel_z, scale, constant):
     z, s = sample()
     certificate = certify(
-        z, s, dependence=HSIC(kernel_z, Gaussian(0.7)), n_permutations=19, random_state=0, delta=0.2
+        z,
+        s,
+        dependence=HSIC(kernel_z, Gaussian(0.7)),
+        n_permutations=19,
+        random_state=0,
+        confidence_level=0.8,
     )
     expected = population_bound(certificate.hsic, 60, 0.2, scale, constant)
     assert certificate.bound("population").value == pytest.approx(expected, rel=1e-12)
@@ -345,7 +351,7 @@ def test_least_rows_is_the_first_at_which_a_falling_function_is_below():
 def test_train_bounds_are_the_papers_formulas():
     z, s = sample()
     train = TrainedOn(5000, 0.002, 0.003)
-    c = certify(z, s, dependence=FIXED, n_permutations=19, random_state=0, train=train, delta=0.1)
+    c = certify(z, s, dependence=FIXED, n_permutations=19, random_state=0, train=train, confidence_level=0.9)
 
     def B(n, delta, G):
         chance = 8 * math.sqrt(2) * math.sqrt(math.log(2 / delta) / n) + 4 / n
@@ -456,14 +462,14 @@ def test_the_moment_inequality_behind_the_homogeneous_bound_holds_in_simulation(
 def test_uniform_bound_is_the_papers_equation_for_kernels_of_bound_one():
     expected = 8 * math.sqrt(2) * math.sqrt(math.log(20) / 700) + 4 / 700
     expected += 48 * math.sqrt(math.pi) * max(0.4, 0.3) * 0.01
-    assert uniform_bound(700, 0.1, 1.0, 1.0, 0.3, 0.4, 0.01) == pytest.approx(expected)
-    assert uniform_bound(700, 0.1, 1.0, 1.0, math.inf, math.inf, 0.0) < expected
+    assert uniform_bound(700, 0.9, 1.0, 1.0, 0.3, 0.4, 0.01) == pytest.approx(expected)
+    assert uniform_bound(700, 0.9, 1.0, 1.0, math.inf, math.inf, 0.0) < expected
 
 
 def test_uniform_bound_scales_with_the_kernels_as_hsic_does():
     """c k has the bound c nu and the Lipschitz constant sqrt(c) l; HSIC is multiplied by c."""
-    plain = uniform_bound(700, 0.1, 1.0, 1.0, 0.3, 0.4, 0.01)
-    scaled = uniform_bound(700, 0.1, 2.0, 3.0, math.sqrt(2.0) * 0.3, math.sqrt(3.0) * 0.4, 0.01)
+    plain = uniform_bound(700, 0.9, 1.0, 1.0, 0.3, 0.4, 0.01)
+    scaled = uniform_bound(700, 0.9, 2.0, 3.0, math.sqrt(2.0) * 0.3, math.sqrt(3.0) * 0.4, 0.01)
     assert scaled == pytest.approx(6.0 * plain)
 
 
@@ -526,5 +532,5 @@ def test_a_matern_kernel_is_certified_with_its_own_lipschitz_constant():
     )
     assert kernel.lipschitz == pytest.approx(math.sqrt(3.0) / 2.0)
     assert Matern(2.0, nu=2.5).lipschitz == pytest.approx(math.sqrt(5.0 / 3.0) / 2.0)
-    expected = 0.001 + uniform_bound(10_000, 0.05, 1.0, 1.0, kernel.lipschitz, kernel.lipschitz, 0.01)
+    expected = 0.001 + uniform_bound(10_000, 0.95, 1.0, 1.0, kernel.lipschitz, kernel.lipschitz, 0.01)
     assert certificate.bound("train_population").value == pytest.approx(expected, rel=1e-12)

@@ -23,7 +23,7 @@ from frhsic.inference._permutation import (
     permuted_values,
 )
 from frhsic.inference.bounds import TrainedOn, certify
-from frhsic.inference.bounds._certificate import grouped_bound, population_bound
+from frhsic.inference.bounds._bounds import grouped_bound, population_bound
 from frhsic.kernels import Gaussian
 from frhsic.sketching import HSICSketch
 from frhsic.sketching._state import groups_of, numbers_by_unit

@@ -9,7 +9,8 @@ import torch
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC
 from frhsic.inference._embedding import embedding
-from frhsic.inference.bounds._certificate import certify, population_bound
+from frhsic.inference.bounds._bounds import population_bound
+from frhsic.inference.bounds._certificate import certify
 from frhsic.kernels import Gaussian
 
 N, DRAWS, DELTA = 200, 300, 0.05

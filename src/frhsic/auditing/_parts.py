@@ -198,7 +198,7 @@ def certified(asked: Asked, s: Sensitive) -> Certificate:
     return certify(
         asked.z,
         s,
-        delta=1.0 - asked.confidence_level,
+        confidence_level=asked.confidence_level,
         random_state=asked.seed,
         max_rows=_CERTIFIED,
         **asked.dependent,

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive
 from frhsic.kernels import Kernel
 
@@ -93,8 +94,8 @@ class Dependence(nn.Module, ABC):
         it moves.
         """
         if side not in ("both", "z", "s"):
-            raise ValueError(
-                f"'side' must be 'both', 'z' or 's'. Got {side!r}. Leave it out to fix every scale."
+            raise ArgumentError(
+                "side", "be 'both', 'z' or 's'", repr(side), "Leave it out to fix every scale."
             )
         z, s, w = self._checked(z, s, weights)
         z = z.detach()
@@ -137,10 +138,11 @@ class Dependence(nn.Module, ABC):
         """
         z, s, w = self._checked(z, s, weights)
         if z.ndim != 2 or permutations.ndim != 2 or permutations.shape[1] != len(z):
-            raise ValueError(
-                f"'permutations' must be (B, n) for one model z (n, d). Got {tuple(permutations.shape)} and "
-                f"{tuple(z.shape)}, rows of no weight left out. Pass a row for each permutation; loop over "
-                "the models of a stack."
+            raise ArgumentError(
+                "permutations",
+                "be (B, n) for one model z (n, d)",
+                f"{tuple(permutations.shape)} and {tuple(z.shape)}, rows of no weight left out",
+                "Pass a row for each permutation; loop over the models of a stack.",
             )
         return self._permuted(z.detach(), s, permutations, w)
 
@@ -162,39 +164,47 @@ class Dependence(nn.Module, ABC):
         if isinstance(s, Tensor):
             s = Sensitive.of(s)
         if s.values.requires_grad:
-            raise ValueError(
-                f"'s' must not require gradients in {name}. Got a tensor with requires_grad=True. "
-                "Pass s.detach(): only z is differentiated."
+            raise ArgumentError(
+                "s",
+                f"not require gradients in {name}",
+                "a tensor with requires_grad=True",
+                "Pass s.detach(): only z is differentiated.",
             )
         n = z.shape[-2]
         if len(s) != n:
-            raise ValueError(
-                f"'s' must have {n} rows like 'z'. Got {len(s)}. Drop or align the missing rows first."
+            raise ArgumentError(
+                "s", f"have {n} rows like 'z'", len(s), "Drop or align the missing rows first."
             )
         if weights is not None:
             if weights.shape != (n,):
-                raise ValueError(
-                    f"'weights' must have shape ({n},) like the rows of 'z'. Got {tuple(weights.shape)}. "
-                    "Pass one weight for each row."
+                raise ArgumentError(
+                    "weights",
+                    f"have shape ({n},) like the rows of 'z'",
+                    tuple(weights.shape),
+                    "Pass one weight for each row.",
                 )
             weights = weights.to(z)
             total, least = float(weights.sum()), float(weights.min()) if n else 0.0
             if not (0 < total < float("inf") and least >= 0):
-                raise ValueError(
-                    "'weights' must be non-negative with a positive finite sum. "
-                    f"Got a sum of {total:g} and a minimum of {least:g}. Drop rows that should not count."
+                raise ArgumentError(
+                    "weights",
+                    "be non-negative with a positive finite sum",
+                    f"a sum of {total:g} and a minimum of {least:g}",
+                    "Drop rows that should not count.",
                 )
             if least == 0:  # such rows are not there: they must not stretch a range or a median either
                 rows = weights > 0
                 z, s, weights = z[..., rows, :], s[rows], weights[rows]
             weights = weights / weights.sum()
         if z.shape[-2] < self.min_rows:
-            raise ValueError(
-                f"'z' must have at least {self.min_rows} rows for {name}, rows of no weight left out. "
-                f"Got {z.shape[-2]}. Use a larger batch or sample."
+            raise ArgumentError(
+                "z",
+                f"have at least {self.min_rows} rows for {name}, rows of no weight left out",
+                z.shape[-2],
+                "Use a larger batch or sample.",
             )
         if z.shape[-1] == 0:
-            raise ValueError("'z' must have at least one column. Got none. Pass scores or a representation.")
+            raise ArgumentError("z", "have at least one column", "none", "Pass scores or a representation.")
         return z, s.to(z), weights
 
     def arguments(self) -> dict[str, object]:

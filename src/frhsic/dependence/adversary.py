@@ -10,6 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive, to_generator
 from frhsic.dependence._base import Dependence
 from frhsic.numerics._bins import bin_of, check_bins, inner_edges
@@ -63,9 +64,11 @@ class Adversary(Dependence):
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         if len(self.weights) == 0:
-            raise ValueError(
-                "'Adversary' must have layers before it is evaluated. Got none. "
-                "Make them with adversary.calibrate(z, s, generator)."
+            raise ArgumentError(
+                "Adversary",
+                "have layers before it is evaluated",
+                "none",
+                "Make them with adversary.calibrate(z, s, generator).",
             )
         w = row_weights(s, w)
         x = z
@@ -92,9 +95,11 @@ class Adversary(Dependence):
         freeze: bool,  # noqa: ARG002
     ) -> Self:
         if self.n_bins is None and "categorical" in s.kinds:
-            raise ValueError(
-                "'s' must be continuous for an adversary that regresses on it. Got categories. "
-                "Pass n_bins=... to classify their levels."
+            raise ArgumentError(
+                "s",
+                "be continuous for an adversary that regresses on it",
+                "categories",
+                "Pass n_bins=... to classify their levels.",
             )
         generator = to_generator(generator)
         edges = None if self.n_bins is None else inner_edges(s, self.n_bins, "quantile")

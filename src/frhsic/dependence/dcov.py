@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence
 from frhsic.dependence.hsic import HSIC
@@ -81,9 +82,11 @@ class DistanceCovariance(Dependence):
 
     def _hsic(self, kinds: tuple[str, ...]) -> HSIC:
         if set(kinds) == {"continuous", "categorical"}:
-            raise ValueError(
-                "'s' must have columns of one kind for DistanceCovariance. Got continuous and categorical "
-                "ones. Measure them one by one, or all together with HSIC."
+            raise ArgumentError(
+                "s",
+                "have columns of one kind for DistanceCovariance",
+                "continuous and categorical ones",
+                "Measure them one by one, or all together with HSIC.",
             )
         kernel_s: Kernel = Energy() if kinds[0] == "continuous" else 0.5 * Delta()
         # 4 HSIC = dCov^2: a factor 4 on one kernel, which cancels when normalised.

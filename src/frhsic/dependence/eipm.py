@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.kernels import Gaussian, Kernel
@@ -70,7 +71,7 @@ class EIPM(Dependence):
     ) -> None:
         super().__init__()
         if anchors is not None and anchors < 1:
-            raise ValueError(f"'anchors' must be at least 1. Got {anchors}. Leave it out to use every row.")
+            raise ArgumentError("anchors", "be at least 1", anchors, "Leave it out to use every row.")
         self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()
         self.bandwidth_s = check_bandwidth(bandwidth_s)
         self.anchors = anchors

@@ -8,6 +8,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive, check_finite
 from frhsic.dependence._base import Dependence
 from frhsic.numerics._cells import Cells
@@ -89,17 +90,18 @@ class GDP(Dependence):
     ) -> None:
         super().__init__()
         if weighting not in ("population", "grid"):
-            raise ValueError(
-                f"'weighting' must be 'population' or 'grid'. Got {weighting!r}. "
-                "Leave it out for 'population'."
+            raise ArgumentError(
+                "weighting", "be 'population' or 'grid'", repr(weighting), "Leave it out for 'population'."
             )
         if n_grid < 2:
-            raise ValueError(f"'n_grid' must be at least 2. Got {n_grid}. The published scripts use 50.")
+            raise ArgumentError("n_grid", "be at least 2", n_grid, "The published scripts use 50.")
         self.bandwidth_s = None if bandwidth_s is None else check_bandwidth(bandwidth_s)
         if bandwidth_s is None and (weighting == "grid" or range_s is not None):
-            raise ValueError(
-                "'bandwidth_s' must be a number for weighting='grid' and for 'range_s': without one nothing "
-                "is smoothed. Got None. Take 0.1 for the published tenth of the range."
+            raise ArgumentError(
+                "bandwidth_s",
+                "be a number for weighting='grid' and for 'range_s': without one nothing is smoothed",
+                "None",
+                "Take 0.1 for the published tenth of the range.",
             )
         self.weighting = weighting
         self.n_grid = n_grid
@@ -122,9 +124,11 @@ class GDP(Dependence):
         bandwidths = bandwidths_of(s, self.bandwidth_s, self.range_s, self._ranges)
         if self.weighting == "grid":
             if s.kinds != ("continuous",):
-                raise ValueError(
-                    f"'s' must be one continuous column for weighting='grid'. Got {s!r}. "
-                    "Use weighting='population'."
+                raise ArgumentError(
+                    "s",
+                    "be one continuous column for weighting='grid'",
+                    repr(s),
+                    "Use weighting='population'.",
                 )
             low, high = self._ends or (float(s.values.min()), float(s.values.max()))
             points = torch.linspace(low, high, self.n_grid, dtype=torch.float64).to(z)

@@ -7,6 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive
 from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.kernels import Gaussian, Kernel, default_kernel
@@ -50,9 +51,7 @@ class KernelHGR(Dependence):
         super().__init__()
         for name, ridge in (("ridge_z", ridge_z), ("ridge_s", ridge_s)):
             if not 0 < ridge < float("inf"):
-                raise ValueError(
-                    f"'{name}' must be a positive number. Got {ridge!r}. Take 0.01 to start with."
-                )
+                raise ArgumentError(name, "be a positive number", repr(ridge), "Take 0.01 to start with.")
         self.ridge_z = ridge_z
         self.ridge_s = ridge_s
         self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence, checked_kernel
 from frhsic.kernels import Gaussian, Kernel, default_kernel
@@ -17,6 +18,7 @@ from frhsic.numerics._centering import Estimator, both_centred, centred, check_e
 from frhsic.numerics._density import Density, effective_rows
 from frhsic.numerics._numeric import signed_root
 from frhsic.numerics._permutations import permuted_hsic
+from frhsic.numerics._products import normalized_hsic
 from frhsic.numerics._tiles import TILE, WHOLE, factored_hsic, tiled_hsic
 
 
@@ -75,18 +77,20 @@ class HSIC(Dependence):
         super().__init__()
         check_estimator(estimator)
         if reference not in ("product", "uniform"):
-            raise ValueError(
-                f"'reference' must be 'product' or 'uniform'. Got {reference!r}. Leave it out for 'product'."
+            raise ArgumentError(
+                "reference", "be 'product' or 'uniform'", repr(reference), "Leave it out for 'product'."
             )
         if reference == "uniform" and estimator == "unbiased":
-            raise ValueError(
-                "'reference' must be 'product' for estimator='unbiased': the uniform reference is a "
-                "weighting and no weighted unbiased estimator is derived. Got 'uniform'. "
-                "Use estimator='biased'."
+            raise ArgumentError(
+                "reference",
+                "be 'product' for estimator='unbiased': the uniform reference is a weighting and "
+                "no weighted unbiased estimator is derived",
+                "'uniform'",
+                "Use estimator='biased'.",
             )
         if block_size is not None and block_size < 1:
-            raise ValueError(
-                f"'block_size' must be a positive number of rows. Got {block_size}. Leave it out to choose."
+            raise ArgumentError(
+                "block_size", "be a positive number of rows", block_size, "Leave it out to choose."
             )
         self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()
         self.kernel_s = checked_kernel(kernel_s, "kernel_s")
@@ -143,7 +147,7 @@ class HSIC(Dependence):
             zs, zz, ss = tiled_hsic(
                 z, s.values, w, kernel_z, kernel_s, block, self.estimator, self.normalized
             )
-            value = (self._normalized(zs, zz, ss) if self.normalized else zs).to(z.dtype)
+            value = (normalized_hsic(zs, zz, ss, self.estimator) if self.normalized else zs).to(z.dtype)
         return signed_root(value) if self.root else value
 
     def beyond_chance(
@@ -166,7 +170,7 @@ class HSIC(Dependence):
         found = factored_hsic(models, s, w, kernels, kernel_s, self.estimator)
         if found is None:
             return None
-        values = [self._normalized(*three) if self.normalized else three[0] for three in found]
+        values = [normalized_hsic(*three, self.estimator) if self.normalized else three[0] for three in found]
         return torch.stack(values).reshape(z.shape[:-2]).to(z.dtype)
 
     def _kernel_s(self, s: Sensitive) -> Kernel:
@@ -174,9 +178,11 @@ class HSIC(Dependence):
 
     def _refuse_weights(self, w: Tensor | None) -> None:
         if w is not None and self.estimator == "unbiased":
-            raise ValueError(
-                "'weights' must be None for estimator='unbiased': no weighted U-statistic is derived. "
-                "Got weights. Use HSIC(estimator='biased')."
+            raise ArgumentError(
+                "weights",
+                "be None for estimator='unbiased': no weighted U-statistic is derived",
+                "weights",
+                "Use HSIC(estimator='biased').",
             )
 
     def _reference_weights(self, s: Sensitive, w: Tensor | None) -> Tensor | None:
@@ -199,15 +205,9 @@ class HSIC(Dependence):
         # Both sides centred: small entries do not cancel, and Cauchy-Schwarz holds for what is computed.
         K = self.kernel_z.bind(z, w).gram(z, z)
         A, B = (both_centred(gram, w, self.estimator) for gram in (K, L))
-        return self._normalized((A * B).sum(dim=(-2, -1)), (A * A).sum(dim=(-2, -1)), (B * B).sum())
-
-    def _normalized(self, zs: Tensor, zz: Tensor, ss: Tensor) -> Tensor:
-        """Return zs / sqrt(zz ss); factors common to all three cancel, and 0/0 is 0."""
-        degenerate = (zz <= 0) | (ss <= 0)  # nan is not: it must come out as nan
-        ratio = zs / (torch.where(degenerate, 1.0, zz).sqrt() * torch.where(degenerate, 1.0, ss).sqrt())
-        if self.estimator == "biased":
-            ratio = ratio.clamp(0.0, 1.0)  # beyond is rounding
-        return torch.where(degenerate, 0.0, ratio)
+        return normalized_hsic(
+            (A * B).sum(dim=(-2, -1)), (A * A).sum(dim=(-2, -1)), (B * B).sum(), self.estimator
+        )
 
     def _calibrated(
         self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool
@@ -231,7 +231,7 @@ class HSIC(Dependence):
         if self.normalized:
             zz = HSIC(kernel_z, kernel_z, estimator=self.estimator)(z, z)
             ss = HSIC(kernel_s, kernel_s, estimator=self.estimator)(s.values, s.values)
-            values = self._normalized(values, zz, ss)
+            values = normalized_hsic(values, zz, ss, self.estimator)
         return signed_root(values) if self.root else values
 
 
@@ -260,7 +260,7 @@ class _Fused(torch.autograd.Function):
         else:
             zs, zz = ((A * side).sum(dim=(-2, -1), dtype=torch.float64) for side in (B, A))
             ss = (B * B).sum(dtype=torch.float64)
-        value = measure._normalized(zs, zz, ss).to(z.dtype)
+        value = normalized_hsic(zs, zz, ss, estimator).to(z.dtype)
         counts = (zz > 0) & (ss > 0)
         if estimator == "biased":
             counts = counts & (zs >= 0) & (zs.square() <= zz * ss)

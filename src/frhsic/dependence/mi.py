@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 from scipy.special import digamma
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive, check_finite
 from frhsic.dependence._base import Dependence
 
@@ -55,21 +56,22 @@ class MutualInformation(Dependence):
     def __init__(self, k: int = 5, *, standardize: bool = True) -> None:
         super().__init__()
         if k < 1:
-            raise ValueError(f"'k' must be at least 1. Got {k}. The published scripts use 5.")
+            raise ArgumentError("k", "be at least 1", k, "The published scripts use 5.")
         self.k = k
         self.standardize = standardize
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         if w is not None:
-            raise ValueError(
-                "'weights' must be None for MutualInformation: no weighted form is derived. Got weights. "
-                "Use HSIC or DistanceCovariance."
+            raise ArgumentError(
+                "weights",
+                "be None for MutualInformation: no weighted form is derived",
+                "weights",
+                "Use HSIC or DistanceCovariance.",
             )
         check_finite(s)
         if len(s) <= self.k:
-            raise ValueError(
-                f"'z' must have more than k = {self.k} rows. Got {len(s)}. "
-                "Use a larger sample or a smaller k."
+            raise ArgumentError(
+                "z", f"have more than k = {self.k} rows", len(s), "Use a larger sample or a smaller k."
             )
         y = _points(s.values.detach().cpu().double().numpy(), s.kinds, self.standardize, side=1)
         models = z.detach().cpu().double().reshape(-1, *z.shape[-2:]).numpy()

@@ -42,17 +42,16 @@ class Kernel(ABC):
     def diagonal(self, x: Tensor) -> Tensor:
         """Return k(x_i, x_i), shape ``(..., n)``."""
 
-    @abstractmethod
-    def bind(self, x: Tensor, weights: Tensor | None = None) -> Kernel:
+    def bind(self, x: Tensor, weights: Tensor | None = None) -> Kernel:  # noqa: ARG002
         """Return this kernel with every rule resolved on the rows of x, differentiably where the rule is."""
+        return self
 
-    @abstractmethod
     def calibrate(
         self,
         x: Tensor,
         *,
         weights: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        generator: torch.Generator | None = None,  # noqa: ARG002
         freeze: bool = False,
     ) -> Kernel:
         """Return this kernel with its data-dependent scales fixed on the rows of x ``(..., n, d)``.
@@ -60,6 +59,7 @@ class Kernel(ABC):
         Rules that are differentiable by design (``"scale-free"``, ``whiten=True``) stay rules unless
         ``freeze``.
         """
+        return self.bind(x.detach(), weights) if freeze else self
 
     @property
     @abstractmethod

@@ -43,21 +43,7 @@ class _Anchored(Kernel, ABC):
         origin = weighted_mean(x.detach(), weights) if self.origin is None else self.origin
         return replace(self, whiten=transform, origin=origin)
 
-    def calibrate(
-        self,
-        x: Tensor,
-        *,
-        weights: Tensor | None = None,
-        generator: torch.Generator | None = None,  # noqa: ARG002
-        freeze: bool = False,
-    ) -> Self:
-        """Nothing to fix unless ``freeze``: then the whitening and the origin."""
-        return self.bind(x.detach(), weights) if freeze else self
-
-    @property
-    def bound(self) -> float:
-        """Infinite."""
-        return float("inf")
+    bound = float("inf")
 
     @property
     def fixed(self) -> bool:
@@ -109,10 +95,7 @@ class Linear(_Anchored):
         """Return |x' e|^2 for each row e of E, shape ``(..., a)``."""
         return (E @ self.standard_rows(x)).square().sum(dim=-1)
 
-    @property
-    def has_linear(self) -> bool:
-        """It is made of them."""
-        return True
+    has_linear = True
 
     @property
     def lipschitz(self) -> float:
@@ -164,10 +147,7 @@ class Energy(_Anchored):
                 return value
         return (distances(x, x) * M).sum(dim=(-2, -1)) * (-0.5 * factor)
 
-    @property
-    def by_distance(self) -> bool:
-        """Norms drop out."""
-        return True
+    by_distance = True
 
 
 class _Distances(torch.autograd.Function):
@@ -216,37 +196,10 @@ class Delta(Kernel):
         """Return ones, shape ``(..., n)``."""
         return torch.ones_like(x[..., 0])
 
-    def bind(self, x: Tensor, weights: Tensor | None = None) -> Delta:  # noqa: ARG002
-        """Nothing to resolve."""
-        return self
+    bound = 1.0
 
-    def calibrate(
-        self,
-        x: Tensor,  # noqa: ARG002
-        *,
-        weights: Tensor | None = None,  # noqa: ARG002
-        generator: torch.Generator | None = None,  # noqa: ARG002
-        freeze: bool = False,  # noqa: ARG002
-    ) -> Delta:
-        """Nothing to fix."""
-        return self
+    lipschitz = 2.0**0.5  # codes of categories are at least 1 apart
 
-    @property
-    def bound(self) -> float:
-        """One."""
-        return 1.0
+    is_standard = True
 
-    @property
-    def lipschitz(self) -> float:
-        """The square root of two: codes of categories are at least 1 apart."""
-        return 2.0**0.5
-
-    @property
-    def is_standard(self) -> bool:
-        """It is."""
-        return True
-
-    @property
-    def by_equality(self) -> bool:
-        """It is nothing else."""
-        return True
+    by_equality = True

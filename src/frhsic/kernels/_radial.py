@@ -139,10 +139,7 @@ class _Radial(Kernel, ABC):
             fixed = replace(self, bandwidth=sigma.item() if sigma.ndim == 0 else sigma)
         return fixed.bind(x, weights) if freeze else fixed
 
-    @property
-    def bound(self) -> float:
-        """One: k(x, x) = 1 for every x."""
-        return 1.0
+    bound = 1.0
 
     @property
     def fixed(self) -> bool:
@@ -156,10 +153,7 @@ class _Radial(Kernel, ABC):
             return "bandwidth='median'"
         return "whiten=True" if self.whiten is True else None
 
-    @property
-    def is_standard(self) -> bool:
-        """It is: radial kernels here are not negative."""
-        return True
+    is_standard = True
 
     @property
     def lipschitz(self) -> float:
@@ -208,10 +202,7 @@ class Gaussian(_Radial):
             [0.6065, 1.0000]])
     """
 
-    @property
-    def law(self) -> SpectralLaw:
-        """Standard normal."""
-        return GaussianLaw()
+    law = GaussianLaw()
 
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
         return exponent(a, b, rate, least_exponent(a)).exp_()
@@ -277,10 +268,7 @@ class Laplace(_Radial):
     tensor([[0.6065]])
     """
 
-    @property
-    def law(self) -> SpectralLaw:
-        """A Cauchy law: the feature map is not Lipschitz."""
-        return StudentLaw(1.0)
+    law = StudentLaw(1.0)
 
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
         return held(-(rate**0.5) * distances(a, b), least_exponent(a)).exp_()
@@ -344,10 +332,7 @@ class InverseMultiquadric(_Radial):
     tensor([[0.7071]])
     """
 
-    @property
-    def law(self) -> SpectralLaw:
-        """A normal vector times an independent |N(0, 1)|."""
-        return NormalProductLaw()
+    law = NormalProductLaw()
 
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
         return (1.0 - 2.0 * exponent(a, b, rate)).rsqrt()

@@ -52,15 +52,9 @@ class SpectralLaw(ABC):
 class GaussianLaw(SpectralLaw):
     """Standard normal frequencies: the Gaussian kernel."""
 
-    @property
-    def variance(self) -> float:
-        """One."""
-        return 1.0
+    variance = 1.0
 
-    @property
-    def closed_under_products(self) -> bool:
-        """Independent normal entries are a normal vector."""
-        return True
+    closed_under_products = True  # independent normal entries are a normal vector
 
     def lengths(self, count: int, q: int) -> NDArray[np.float64]:
         """Return root mean squares of the shares."""
@@ -98,10 +92,7 @@ class StudentLaw(SpectralLaw):
 class NormalProductLaw(SpectralLaw):
     """A normal vector times an independent |N(0, 1)|: the inverse multiquadric kernel."""
 
-    @property
-    def variance(self) -> float:
-        """One."""
-        return 1.0
+    variance = 1.0
 
     def lengths(self, count: int, q: int) -> NDArray[np.float64]:
         """Return medians of the shares."""

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive, check_finite
 
 Binning = Literal["quantile", "width"]
@@ -15,18 +16,18 @@ Binning = Literal["quantile", "width"]
 def check_bins(n_bins: int, binning: Binning) -> None:
     """Refuse what is no binning."""
     if n_bins < 2:
-        raise ValueError(f"'n_bins' must be at least 2. Got {n_bins}. The published baselines use 10 and 4.")
+        raise ArgumentError("n_bins", "be at least 2", n_bins, "The published baselines use 10 and 4.")
     if binning not in ("quantile", "width"):
-        raise ValueError(
-            f"'binning' must be 'quantile' or 'width'. Got {binning!r}. Leave it out for 'quantile'."
+        raise ArgumentError(
+            "binning", "be 'quantile' or 'width'", repr(binning), "Leave it out for 'quantile'."
         )
 
 
 def inner_edges(s: Sensitive, n_bins: int, binning: Binning) -> Tensor:
     """Return the n_bins - 1 inner edges of the one column of s; categories keep their codes."""
     if len(s.names) != 1:
-        raise ValueError(
-            f"'s' must have one column to be binned. Got {len(s.names)}. Choose one with s.columns([name])."
+        raise ArgumentError(
+            "s", "have one column to be binned", len(s.names), "Choose one with s.columns([name])."
         )
     column = s.values[:, 0]
     check_finite(s)

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.kernels.scale import sum_dtype
 
 Estimator = Literal["biased", "unbiased"]
@@ -24,17 +25,19 @@ Estimator = Literal["biased", "unbiased"]
 def check_estimator(estimator: str) -> None:
     """Refuse what is no estimator of HSIC."""
     if estimator not in ("biased", "unbiased"):
-        raise ValueError(
-            f"'estimator' must be 'biased' or 'unbiased'. Got {estimator!r}. "
-            "Take 'unbiased' to report a dependence, 'biased' for a non-negative one."
+        raise ArgumentError(
+            "estimator",
+            "be 'biased' or 'unbiased'",
+            repr(estimator),
+            "Take 'unbiased' to report a dependence, 'biased' for a non-negative one.",
         )
 
 
 def refuse_few_rows(estimator: Estimator, n: int) -> None:
     """Refuse rows for which the U-statistic is not defined."""
     if estimator == "unbiased" and n < 4:
-        raise ValueError(
-            f"'z' must have at least 4 rows for estimator='unbiased'. Got {n}. Use a larger batch or sample."
+        raise ArgumentError(
+            "z", "have at least 4 rows for estimator='unbiased'", n, "Use a larger batch or sample."
         )
 
 

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive
 
 
 def check_bandwidth(bandwidth_s: float) -> float:
     """Return the bandwidth, or say what it must be."""
     if not isinstance(bandwidth_s, int | float) or not 0 < bandwidth_s < float("inf"):
-        raise ValueError(
-            f"'bandwidth_s' must be a positive number, a fraction of the range of S. Got {bandwidth_s!r}. "
-            "Take 0.1 for a tenth of the range."
+        raise ArgumentError(
+            "bandwidth_s",
+            "be a positive number, a fraction of the range of S",
+            repr(bandwidth_s),
+            "Take 0.1 for a tenth of the range.",
         )
     return float(bandwidth_s)
 
@@ -23,9 +26,11 @@ def check_bandwidth(bandwidth_s: float) -> float:
 def check_range(range_s: float | None) -> float | None:
     """Return the range, or say what it must be."""
     if range_s is not None and not 0 < range_s < float("inf"):
-        raise ValueError(
-            f"'range_s' must be a positive number or None. Got {range_s!r}. "
-            "Leave it out to take it from the sample."
+        raise ArgumentError(
+            "range_s",
+            "be a positive number or None",
+            repr(range_s),
+            "Leave it out to take it from the sample.",
         )
     return range_s
 

@@ -1,6 +1,7 @@
 """Certificates: how much any head could make of a representation, and bounds over classes of encoders."""
 
-from frhsic.inference.bounds._certificate import Bound, Certificate, certify
+from frhsic.inference.bounds._bounds import Bound
+from frhsic.inference.bounds._certificate import Certificate, certify
 from frhsic.inference.bounds._complexity import (
     TrainedOn,
     linear_complexity,

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
-from frhsic._text import number
+from frhsic._checks import ArgumentError, check_confidence_level
+from frhsic._text import number, percent
 from frhsic.data import to_generator
 from frhsic.dependence import HSIC
 from frhsic.inference._embedding import embedding
 from frhsic.inference._moments import moments
-from frhsic.inference._results import Kind, Result, frame
+from frhsic.inference._results import Result, frame
 from frhsic.inference._strata import Stratum
-from frhsic.inference.bounds._complexity import TrainedOn, uniform_bound
+from frhsic.inference.bounds._bounds import (
+    Bound,
+    Seen,
+    bound_asymptotically,
+    bound_conditional_mmd,
+    bound_from_training,
+    bound_gaps,
+    bound_khgr,
+    bound_population,
+)
+from frhsic.inference.bounds._complexity import TrainedOn
 from frhsic.inference.bounds._worst_case import (
     MOST_ROWS,
     Fixed,
@@ -31,7 +41,6 @@ from frhsic.inference.bounds._worst_case import (
     refuse_no_directions,
     resolution,
 )
-from frhsic.kernels import Kernel
 from frhsic.numerics._lowrank import complete_map
 from frhsic.numerics._tiles import TILE, tiled_hsic
 
@@ -41,44 +50,6 @@ if TYPE_CHECKING:
 _DRAWS = 1_000
 # Up to so many rows all pairs are visited; above, one pass over features if so many of them are enough.
 _PAIRS, _WIDEST = 20_000, 256
-# A number of rows that nobody has.
-_MOST = 10**15
-
-
-@dataclass(frozen=True)
-class Bound(Result):
-    """One bound: a number, what it certifies and for whom, and when it says nothing.
-
-    Attributes
-    ----------
-    name : str
-    value : float
-    kind : {"finite-sample", "asymptotic", "in-sample", "estimate"}
-        Whether it holds with the stated probability for every n, for large n, for certain but only about
-        these rows, or is an estimate and no bound.
-    certifies : str
-        One sentence.
-    vacuous : bool
-        Whether it says nothing here.
-    vacuous_when : str
-        One sentence.
-    n_needed : int or None
-        The least number of rows at which it would say something, were the HSIC the one observed here; None
-        when no number would do, or when the bound is about these rows and more of them do not sharpen it.
-    """
-
-    name: str
-    value: float
-    kind: Kind
-    certifies: str
-    vacuous: bool
-    vacuous_when: str
-    n_needed: int | None = None
-
-    def __str__(self) -> str:
-        needed = "" if self.n_needed is None else f", stops being so at n = {self.n_needed:,}"
-        says = f" Vacuous here{needed}: {self.vacuous_when}" if self.vacuous else ""
-        return f"{self.name} ({self.kind}): {number(self.value)}. {self.certifies}{says}"
 
 
 @dataclass(frozen=True)
@@ -89,8 +60,8 @@ class Certificate(Result):
     ----------
     n : int
         Rows certified, or groups of them where ``groups`` were passed.
-    delta : float
-        Each bound that is not in-sample fails with at most this probability; not all of them together.
+    confidence_level : float
+        Each bound that is not in-sample holds with at least this probability; not all of them together.
     hsic : float
         The biased HSIC on these rows.
     bounds : tuple of Bound
@@ -102,7 +73,7 @@ class Certificate(Result):
     """
 
     n: int
-    delta: float
+    confidence_level: float
     hsic: float
     bounds: tuple[Bound, ...]
     heads: tuple[HeadRow, ...]
@@ -114,9 +85,11 @@ class Certificate(Result):
         for bound in self.bounds:
             if bound.name == name:
                 return bound
-        raise ValueError(
-            f"'name' must be a bound of this certificate. Got {name!r}. "
-            f"Take one of {', '.join(bound.name for bound in self.bounds)}."
+        raise ArgumentError(
+            "name",
+            "be a bound of this certificate",
+            repr(name),
+            f"Take one of {', '.join(bound.name for bound in self.bounds)}.",
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -131,7 +104,7 @@ class Certificate(Result):
     def __str__(self) -> str:
         lines = [
             f"Dependence on {' and '.join(self.attributes)}: biased HSIC {number(self.hsic)} on {self.n:,} "
-            f"rows; bounds at delta = {self.delta:g}, each by itself."
+            f"rows; each bound by itself holds with {percent(self.confidence_level)} confidence."
         ]
         for bound in self.bounds:
             needed = "" if bound.n_needed is None else f", until n = {bound.n_needed:,}"
@@ -145,7 +118,7 @@ def certify(
     s: object,
     *,
     dependence: HSIC | None = None,
-    delta: float = 0.05,
+    confidence_level: float = 0.95,
     n_permutations: int = 199,
     random_state: object = None,
     ridge_z: float = 0.01,
@@ -156,7 +129,8 @@ def certify(
 ) -> Certificate:
     """Return what these rows prove about the dependence of z on s, and what they do not.
 
-    The rows must not have been used for training, nor to choose the bandwidths.
+    The rows must not have been used for training, nor to choose the bandwidths. With delta = 1 -
+    confidence_level:
 
     ``population``
         With probability 1 - delta, for kernels with k >= 0 and k(x, x) = 1,
@@ -183,7 +157,8 @@ def certify(
     dependence : HSIC or None, default=None
         With numbers as bandwidths, fixed on other rows: ``HSIC().calibrate(z_other, s_other, freeze=True)``.
         None fixes them on a random tenth of these rows (20 to 500), which are left out.
-    delta : float, default=0.05
+    confidence_level : float, default=0.95
+        Of each bound by itself.
     n_permutations : int, default=199
         For what chance alone gives the worst head.
     random_state : None, int or generator
@@ -210,12 +185,14 @@ def certify(
     >>> print(certify(x[:, 0], x[:, 1], dependence=fixed, random_state=0).bound("population").n_needed)
     172
     """
-    _check(delta, n_permutations, ridge_z, ridge_s, train, max_rows)
+    _check(confidence_level, n_permutations, ridge_z, ridge_s, train, max_rows)
     generator = to_generator(random_state)
     if groups is not None and train is not None:
-        raise ValueError(
-            "'train' must be None with 'groups': its bounds are proved for independent rows. "
-            f"Got {type(train).__name__}. Leave one of them out."
+        raise ArgumentError(
+            "train",
+            "be None with 'groups': its bounds are proved for independent rows",
+            type(train).__name__,
+            "Leave one of them out.",
         )
     rows = fixed_rows(z, s, dependence, generator, groups)
     of_all = _thin_sums(rows) if len(rows.z) > _PAIRS else None
@@ -229,12 +206,12 @@ def certify(
     K, L = centred_gram(part.kernel_z, part.z), centred_gram(part.kernel_s, part.s.values)
     sums = _sums(K, L)
     zs, zz, ss = of_all or (sums if len(part.z) == len(rows.z) else _tiled(rows))
-    seen = _Seen(n, zs, math.sqrt(zz) * math.sqrt(ss), delta, share)
+    seen = Seen(n, zs, math.sqrt(zz) * math.sqrt(ss), 1.0 - confidence_level, share)
     spectrum = directions(part.kernel_s, part.s.values)
     refuse_no_directions(spectrum)
     heads = head_rows(part, K, spectrum, sums[0], n_permutations, generator)
     found = embedding(part.z, part.s, HSIC(part.kernel_z, part.kernel_s), generator, groups=part.groups)
-    quantile = float(found.errors(_DRAWS, generator).quantile(1.0 - delta))
+    quantile = float(found.errors(_DRAWS, generator).quantile(confidence_level))
     notes = [*part.notes, *_remarks(part, spectrum)]
     if part.groups is not None:
         notes.append(
@@ -243,302 +220,31 @@ def certify(
         )
     bounds = []
     if rows.kernel_z.bound < math.inf and rows.kernel_s.bound < math.inf:
-        bounds.append(_population(seen, rows.kernel_z, rows.kernel_s))
+        bounds.append(bound_population(seen, rows.kernel_z, rows.kernel_s))
     else:
         notes.append(
             "A kernel is not bounded: there is no finite-sample bound on the population HSIC, and the "
             "asymptotic one needs finite moments."
         )
-    bounds.append(_asymptotic(seen, quantile * math.sqrt(found.units / n)))
+    bounds.append(bound_asymptotically(seen, quantile * math.sqrt(found.units / n)))
     m = resolution(spectrum)
     row = heads[m - 1]
     spread = math.sqrt(_largest_eigenvalue(K) / len(K))
-    bounds += _gaps(row, spread)
-    bounds.append(_khgr(seen.hsic, ridge_z, ridge_s))
-    bounds += _conditional_mmd(
+    bounds += bound_gaps(row, spread)
+    bounds.append(bound_khgr(seen.hsic, ridge_z, ridge_s))
+    bounds += bound_conditional_mmd(
         part.kernel_s.bound, K, L, sums[0] / row.eigenvalue, spectrum.vectors[:, :m], seen
     )
     if train is not None:
-        bounds += _trained(train, seen, rows, row, spread)
+        bounds += bound_from_training(train, seen, rows, row, spread)
     return Certificate(
         n=n,
-        delta=delta,
+        confidence_level=confidence_level,
         hsic=seen.hsic,
         bounds=tuple(bounds),
         heads=heads,
         attributes=part.s.names,
         notes=tuple(notes),
-    )
-
-
-class _Seen(NamedTuple):
-    """Rows or groups, HSIC_b, its Cauchy-Schwarz value sqrt(HSIC_b(Z, Z) HSIC_b(S, S)) and delta."""
-
-    n: int
-    hsic: float
-    most: float
-    delta: float
-    share: float | None = None  # the sum of the squared shares of groups of rows
-
-
-def population_bound(hsic: float, n: int, delta: float, scale: float = 1.0, constant: float = 3.0) -> float:
-    """Return (n / (n - 1) sqrt(HSIC_b) + sqrt(constant scale ln(1/delta) / n))^2.
-
-    The constant is 3 for kernels with k >= 0 and k(x, x) the same for all x, 32 for other bounded ones; scale
-    is the product of the largest k(x, x) and l(s, s). Proof: docs/certificates.md.
-    """
-    root = n / (n - 1) * math.sqrt(hsic) + math.sqrt(constant * scale * math.log(1.0 / delta) / n)
-    return root * root
-
-
-def grouped_bound(
-    hsic: float, share: float, delta: float, scale: float = 1.0, constant: float = 3.0
-) -> float:
-    """Return (sqrt(HSIC_b) + q sqrt(scale) + sqrt(constant scale q ln(1/delta)))^2 for groups of rows.
-
-    q is the sum of the squared shares of the groups. Proof: docs/certificates.md.
-    """
-    error = share * math.sqrt(scale) + math.sqrt(constant * scale * share * math.log(1.0 / delta))
-    return (math.sqrt(hsic) + error) ** 2
-
-
-def _population(seen: _Seen, kernel_z: Kernel, kernel_s: Kernel) -> Bound:
-    constant = 3.0 if kernel_z.is_standard and kernel_s.is_standard else 32.0
-    scale = kernel_z.bound * kernel_s.bound
-
-    def at(n: int) -> float:
-        if seen.share is not None:  # more groups of the same kind
-            return grouped_bound(seen.hsic, seen.share * seen.n / n, seen.delta, scale, constant)
-        return population_bound(seen.hsic, n, seen.delta, scale, constant)
-
-    return Bound(
-        name="population",
-        value=at(seen.n),
-        kind="finite-sample",
-        certifies=(
-            f"With probability {1.0 - seen.delta:g} over these rows, the HSIC in the population they were "
-            "drawn from, for these kernels, is at most this: for whoever uses z on new rows of the same law."
-        ),
-        vacuous=at(seen.n) >= seen.most,
-        vacuous_when=_reaches_cauchy_schwarz(seen.most),
-        n_needed=least_rows(at, seen.most),
-    )
-
-
-def _asymptotic(seen: _Seen, quantile: float) -> Bound:
-    def at(n: int) -> float:
-        return (math.sqrt(seen.hsic) + quantile * math.sqrt(seen.n / n)) ** 2
-
-    return Bound(
-        name="population_asymptotic",
-        value=at(seen.n),
-        kind="asymptotic",
-        certifies=(
-            f"With probability near {1.0 - seen.delta:g} for large n, the population HSIC for these kernels "
-            "is at most this: for whoever uses z on new rows of the same law and can do without a guarantee "
-            "at this n."
-        ),
-        vacuous=at(seen.n) >= seen.most,
-        vacuous_when=_reaches_cauchy_schwarz(seen.most),
-        n_needed=least_rows(at, seen.most),
-    )
-
-
-def _gaps(row: HeadRow, spread: float) -> list[Bound]:
-    heads = f"every head of norm one in the RKHS of z, resolved on {row.m} directions of s"
-    reaches = f"it reaches {number(spread)}, the largest standard deviation of such a head."
-    bounds = [
-        Bound(
-            name="head_gap",
-            value=row.paper_bound,
-            kind="in-sample",
-            certifies=(
-                f"On these rows the GDP of {heads}, is at most this: for whoever trains such a head on z."
-            ),
-            vacuous=row.paper_bound >= spread,
-            vacuous_when=f"It says nothing when {reaches} More rows do not help, less dependence does.",
-        ),
-        Bound(
-            name="worst_head",
-            value=row.worst_rms,
-            kind="in-sample",
-            certifies=(
-                f"On these rows the GDP of {heads}, is at most this, and one head has a GDP of "
-                f"{number(row.own_gdp)}: for whoever trains such a head on z. Chance alone gives "
-                f"{number(row.null_mean)}, seldom above {number(row.null_high)}."
-            ),
-            vacuous=row.worst_rms >= spread,
-            vacuous_when=f"It says nothing when {reaches}",
-        ),
-    ]
-    if not math.isnan(row.crossfit_gdp):
-        bounds.append(
-            Bound(
-                name="worst_head_crossfit",
-                value=row.crossfit_gdp,
-                kind="estimate",
-                certifies=(
-                    "It certifies nothing, but estimates the GDP that the worst head found on half of the "
-                    "rows has on rows it has not seen: for whoever asks whether it is more than chance."
-                ),
-                vacuous=row.crossfit_gdp <= row.crossfit_null,
-                vacuous_when=f"It says nothing at or below {number(row.crossfit_null)}, its mean by chance.",
-            )
-        )
-    return bounds
-
-
-def _khgr(hsic: float, ridge_z: float, ridge_s: float) -> Bound:
-    value = math.sqrt(hsic / (ridge_z * ridge_s))
-    return Bound(
-        name="khgr",
-        value=value,
-        kind="in-sample",
-        certifies=(
-            f"On these rows the kernel HGR with ridges {ridge_z:g} and {ridge_s:g} is at most this: for "
-            "whoever fears that some smooth function of z is correlated with some smooth function of s."
-        ),
-        vacuous=value >= 1.0,
-        vacuous_when=(
-            f"It says nothing unless HSIC_b is below ridge_z ridge_s = {number(ridge_z * ridge_s)}: a "
-            "correlation is at most 1. More rows do not help, larger ridges do, for tamer functions."
-        ),
-    )
-
-
-def _conditional_mmd(
-    kappa: float, K: torch.Tensor, L: torch.Tensor, upper: float, E: torch.Tensor, seen: _Seen
-) -> list[Bound]:
-    n, m = E.shape
-    exact = float((E * (K @ E)).sum()) / n
-    total, trace_s = float(K.diagonal().sum()) / n, float(L.diagonal().sum()) / n
-    bounds = [
-        Bound(
-            name="conditional_mmd",
-            value=upper,
-            kind="in-sample",
-            certifies=(
-                "On these rows the mean squared MMD between the law of z given s and that of z, resolved on "
-                f"{m} directions of s, is at most this (it is {number(exact)}): for whoever asks what EIPM "
-                "would say."
-            ),
-            vacuous=upper >= total,
-            vacuous_when=(
-                f"It says nothing when it reaches {number(total)}, the total variance of z in its RKHS. More "
-                "rows do not help, less dependence does."
-            ),
-        )
-    ]
-    if kappa < math.inf:
-
-        def chance(k: int) -> float:
-            return total * trace_s / (k - 1)  # the mean of HSIC_b over all permutations, exactly
-
-        bounds.append(
-            Bound(
-                name="conditional_mmd_lower",
-                value=seen.hsic / kappa,
-                kind="in-sample",
-                certifies=(
-                    "On these rows the mean squared MMD between the law of z given s and that of z is at "
-                    "least this: for whoever would claim that z does not depend on s."
-                ),
-                vacuous=seen.hsic <= chance(seen.n),
-                vacuous_when=(
-                    f"It says nothing when HSIC_b is at most {number(chance(seen.n))}, its mean over all "
-                    "permutations of s."
-                ),
-                n_needed=least_rows(chance, seen.hsic),
-            )
-        )
-    return bounds
-
-
-def _trained(train: TrainedOn, seen: _Seen, rows: Fixed, row: HeadRow, spread: float) -> list[Bound]:
-    nu_z, nu_s = rows.kernel_z.bound, rows.kernel_s.bound
-    if not (nu_z < math.inf and nu_s < math.inf):
-        raise ValueError(
-            f"'train' must come with bounded kernels. Got {rows.kernel_z!r} and {rows.kernel_s!r}. "
-            "Use Gaussian kernels, or leave 'train' out."
-        )
-    lip_z, lip_s = rows.kernel_z.lipschitz, rows.kernel_s.lipschitz
-
-    def deviation(n: int, delta: float, complexity: float) -> float:
-        return uniform_bound(n, delta, nu_z, nu_s, lip_z, lip_s, complexity)
-
-    def population(n: int) -> float:
-        return train.hsic + deviation(n, seen.delta, train.complexity * math.sqrt(train.n / n))
-
-    def bridge(n: int, n_test: int) -> float:
-        learned = deviation(n, seen.delta / 2.0, train.complexity * math.sqrt(train.n / n))
-        return train.hsic + learned + deviation(n_test, seen.delta / 2.0, 0.0)
-
-    def gap(n: int, n_test: int) -> float:
-        return math.sqrt(bridge(n, n_test) / row.eigenvalue)
-
-    surely = f"With probability {1.0 - seen.delta:g}"
-    counted = " The rows needed are those of the training sample, and as many to test on."
-    reached = _reaches_cauchy_schwarz(seen.most)
-    return [
-        Bound(
-            name="train_population",
-            value=population(train.n),
-            kind="finite-sample",
-            certifies=(
-                f"{surely} over the training rows, the population HSIC of the encoder learned on them, "
-                "whichever of its class it is, is at most this: for whoever has no held-out rows."
-            ),
-            vacuous=population(train.n) >= seen.most,
-            vacuous_when=reached,
-            n_needed=least_rows(population, seen.most),
-        ),
-        Bound(
-            name="train_test",
-            value=bridge(train.n, seen.n),
-            kind="finite-sample",
-            certifies=(
-                f"{surely} over training and test rows, HSIC_b of the learned encoder on {seen.n:,} new rows "
-                "is at most this: for whoever has to promise it before they are seen."
-            ),
-            vacuous=bridge(train.n, seen.n) >= seen.most,
-            vacuous_when=reached + counted,
-            n_needed=least_rows(lambda n: bridge(n, n), seen.most),
-        ),
-        Bound(
-            name="train_test_gap",
-            value=gap(train.n, seen.n),
-            kind="finite-sample",
-            certifies=(
-                f"{surely} over training and test rows, the GDP on the test rows of every head of norm one, "
-                f"resolved on {row.m} directions of s, is at most this: for whoever trains a head on z later."
-            ),
-            vacuous=gap(train.n, seen.n) >= spread,
-            vacuous_when=(
-                f"It says nothing when it reaches {number(spread)}, the largest standard deviation of such a "
-                f"head.{counted}"
-            ),
-            n_needed=least_rows(lambda n: gap(n, n), spread),
-        ),
-    ]
-
-
-def least_rows(bound: Callable[[int], float], target: float) -> int | None:
-    """Return the least n >= 2 at which a bound that falls with n is below the target, or None."""
-    if not bound(_MOST) < target:
-        return None
-    low, high = 1, 2  # vacuous (or no sample) at low
-    while not bound(high) < target:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if bound(middle) < target else (middle, high)
-    return high
-
-
-def _reaches_cauchy_schwarz(most: float) -> str:
-    return (
-        f"It says nothing when it reaches {number(most)}, the Cauchy-Schwarz value on these rows, at which z "
-        "may determine s."
     )
 
 
@@ -598,24 +304,23 @@ def _remarks(part: Fixed, spectrum: Spectrum) -> list[str]:
 
 
 def _check(
-    delta: float,
+    confidence_level: float,
     n_permutations: int,
     ridge_z: float,
     ridge_s: float,
     train: TrainedOn | None,
     max_rows: int,
 ) -> None:
-    if not 0 < delta < 1:
-        raise ValueError(f"'delta' must lie between 0 and 1. Got {delta!r}. Take 0.05.")
+    check_confidence_level(confidence_level)
     if not n_permutations >= 19:
-        raise ValueError(
-            f"'n_permutations' must be at least 19, for a 95 % quantile. Got {n_permutations!r}. Take 199."
+        raise ArgumentError(
+            "n_permutations", "be at least 19, for a 95 % quantile", repr(n_permutations), "Take 199."
         )
     if not max_rows >= 4:
-        raise ValueError(f"'max_rows' must be at least 4. Got {max_rows!r}. Leave it out for 5,000.")
+        raise ArgumentError("max_rows", "be at least 4", repr(max_rows), "Leave it out for 5,000.")
     for name, ridge in (("ridge_z", ridge_z), ("ridge_s", ridge_s)):
         if not 0 < ridge < math.inf:
-            raise ValueError(f"'{name}' must be a positive number. Got {ridge!r}. Take 0.01 to start with.")
+            raise ArgumentError(name, "be a positive number", repr(ridge), "Take 0.01 to start with.")
     if train is not None and not isinstance(train, TrainedOn):
         raise TypeError(
             f"'train' must be a TrainedOn or None. Got {type(train).__name__}. "

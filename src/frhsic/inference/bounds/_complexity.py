@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic.data import to_generator, to_matrix
 
 # The largest slope of SELU, the activation between the layers of the estimators' encoder: scale x alpha.
@@ -52,9 +53,12 @@ class TrainedOn:
         for name in ("hsic", "complexity"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
-                raise ValueError(
-                    f"'{name}' must be a number of at least 0. Got {value!r}. Take the biased HSIC of the "
-                    "training rows and an upper bound from linear_complexity or network_complexity."
+                raise ArgumentError(
+                    name,
+                    "be a number of at least 0",
+                    repr(value),
+                    "Take the biased HSIC of the training rows and an upper bound from "
+                    "linear_complexity or network_complexity.",
                 )
 
 
@@ -141,14 +145,16 @@ def network_complexity(
     positive = {"radii": tuple(radii), "widths": tuple(widths), "bound_x": (bound_x,), "slope": (slope,)}
     for name, values in positive.items():
         if not all(0 < value < math.inf for value in values):
-            raise ValueError(
-                f"'{name}' must be positive and finite. Got {values!r}. State what held before training."
+            raise ArgumentError(
+                name, "be positive and finite", repr(values), "State what held before training."
             )
     _check_rows(n)
     if homogeneous and biases:
-        raise ValueError(
-            "'homogeneous' must be False for layers with biases: they are not positively homogeneous. Got "
-            "True with biases=True. Pass biases=False, or homogeneous=False."
+        raise ArgumentError(
+            "homogeneous",
+            "be False for layers with biases: they are not positively homogeneous",
+            "True with biases=True",
+            "Pass biases=False, or homogeneous=False.",
         )
     bound = _sudakov_fernique(radii, widths, bound_x, slope, biases)
     if homogeneous:
@@ -260,9 +266,9 @@ def _norm(W: Tensor) -> Tensor:
 
 
 def uniform_bound(
-    n: int, delta: float, nu_z: float, nu_s: float, lip_z: float, lip_s: float, complexity: float
+    n: int, confidence_level: float, nu_z: float, nu_s: float, lip_z: float, lip_s: float, complexity: float
 ) -> float:
-    """Return B_n, which with probability 1 - delta bounds |HSIC_b - HSIC| for all encoders of a class.
+    """Return B_n, which bounds |HSIC_b - HSIC| for all encoders of a class with this confidence.
 
     Theorem "Uniform concentration of empirical HSIC over the encoder class", equation ``Bn_explicit``:
 
@@ -277,7 +283,8 @@ def uniform_bound(
     ----------
     n : int
         Rows on which the encoder was trained.
-    delta : float
+    confidence_level : float
+        1 - delta.
     nu_z, nu_s : float
         ``kernel.bound``: the largest k(x, x).
     lip_z, lip_s : float
@@ -287,12 +294,12 @@ def uniform_bound(
 
     Examples
     --------
-    >>> round(uniform_bound(10_000, 0.05, 1.0, 1.0, 1.0, 1.0, 0.0), 3)
+    >>> round(uniform_bound(10_000, 0.95, 1.0, 1.0, 1.0, 1.0, 0.0), 3)
     0.218
     """
     _check_rows(n)
-    if not 0 < delta < 1:
-        raise ValueError(f"'delta' must lie between 0 and 1. Got {delta!r}. Take 0.05.")
+    check_confidence_level(confidence_level)
+    delta = 1.0 - confidence_level
     chance = 8.0 * math.sqrt(2.0) * math.sqrt(math.log(2.0 / delta) / n)
     steepest = max(lip_s / math.sqrt(nu_s), lip_z / math.sqrt(nu_z))
     # 0 * inf: without a class the Lipschitz constants do not enter.
@@ -302,4 +309,4 @@ def uniform_bound(
 
 def _check_rows(n: int) -> None:
     if not n >= 2:
-        raise ValueError(f"'n' must be at least 2. Got {n!r}. Pass the number of training rows.")
+        raise ArgumentError("n", "be at least 2", repr(n), "Pass the number of training rows.")

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic._text import number
 from frhsic.data import Sensitive, check_aligned, to_generator, to_groups, to_matrix, to_sensitive
 from frhsic.dependence import HSIC
@@ -121,9 +122,11 @@ class WorstHead(Result):
         """Return the head's value at new rows z ``(n, d)``, shape ``(n,)``."""
         new = to_matrix(z, name="z")
         if new.shape[1] != self._z.shape[1]:
-            raise ValueError(
-                f"'z' must have {self._z.shape[1]} columns like the rows of the head. Got {new.shape[1]}. "
-                "Pass the same representation."
+            raise ArgumentError(
+                "z",
+                f"have {self._z.shape[1]} columns like the rows of the head",
+                new.shape[1],
+                "Pass the same representation.",
             )
         alpha = torch.tensor(self.coefficients, dtype=torch.float64)
         return np.concatenate(
@@ -193,9 +196,11 @@ def worst_case_head(
     if m is None:
         m = resolution(spectrum)
     elif not (isinstance(m, int) and 1 <= m <= len(spectrum.eigenvalues)):
-        raise ValueError(
-            f"'m' must be a whole number from 1 to {len(spectrum.eigenvalues)}, the directions of 's' on "
-            f"these rows. Got {m!r}. Leave it out to choose."
+        raise ArgumentError(
+            "m",
+            f"be a whole number from 1 to {len(spectrum.eigenvalues)}, the directions of 's' on these rows",
+            repr(m),
+            "Leave it out to choose.",
         )
     worst = worst_at(K, spectrum.vectors, m)
     values = part.kernel_z.gram(part.z, part.z) @ worst.alpha
@@ -248,9 +253,11 @@ def fixed_rows(
         fixing = torch.isin(codes, order[: 1 + int((sizes[order].cumsum(0) < size).sum())])
         first, rest = fixing.nonzero()[:, 0], (~fixing).nonzero()[:, 0]
         if len(rest) < _FEWEST_FIXING:
-            raise ValueError(
-                f"'groups' must leave at least {_FEWEST_FIXING} rows once whole groups fixed the kernels. "
-                f"Got {len(rest)}. Pass more groups, or a 'dependence' with fixed kernels."
+            raise ArgumentError(
+                "groups",
+                f"leave at least {_FEWEST_FIXING} rows once whole groups fixed the kernels",
+                len(rest),
+                "Pass more groups, or a 'dependence' with fixed kernels.",
             )
         size, codes = len(first), codes[rest].unique(return_inverse=True)[1]
     measure = HSIC().calibrate(zs[first], ss[first], generator, freeze=True)
@@ -269,17 +276,20 @@ def _checked(dependence: HSIC, s: Sensitive) -> Kernel:
     wrong = {name: getattr(dependence, name) for name in wanted if getattr(dependence, name) != wanted[name]}
     if wrong:
         got = ", ".join(f"{name}={value!r}" for name, value in wrong.items())
-        raise ValueError(
-            "'dependence' must be the plain biased HSIC, for which the bounds are proved. "
-            f"Got {got}. Make it with HSIC(kernel_z, kernel_s)."
+        raise ArgumentError(
+            "dependence",
+            "be the plain biased HSIC, for which the bounds are proved",
+            got,
+            "Make it with HSIC(kernel_z, kernel_s).",
         )
     kernel_s = dependence._kernel_s(s)
     for name, kernel in (("kernel_z", dependence.kernel_z), ("kernel_s", kernel_s)):
         if not kernel.fixed:
-            raise ValueError(
-                "'dependence' must have numbers as bandwidths, fixed before these rows were seen. "
-                f"Got the rule in {name}={kernel!r}. "
-                "Fix it on other rows: dependence.calibrate(z_other, s_other, freeze=True)."
+            raise ArgumentError(
+                "dependence",
+                "have numbers as bandwidths, fixed before these rows were seen",
+                f"the rule in {name}={kernel!r}",
+                "Fix it on other rows: dependence.calibrate(z_other, s_other, freeze=True).",
             )
     return kernel_s
 
@@ -345,9 +355,11 @@ def directions(kernel: Kernel, s: Tensor) -> Spectrum:
 def refuse_no_directions(spectrum: Spectrum) -> None:
     """Refuse an s whose kernel tells no rows apart."""
     if not len(spectrum.eigenvalues):
-        raise ValueError(
-            "'s' must vary under its kernel. Got rows that the kernel does not tell apart. "
-            "Use a smaller bandwidth for 's'."
+        raise ArgumentError(
+            "s",
+            "vary under its kernel",
+            "rows that the kernel does not tell apart",
+            "Use a smaller bandwidth for 's'.",
         )
 
 
