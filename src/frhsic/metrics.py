@@ -13,6 +13,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import check_aligned, to_generator, to_sensitive, to_weights
 from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, KernelHGR
 from frhsic.inference import MIN_LABEL_ROWS, rows_by_label
@@ -45,7 +46,7 @@ def generalized_demographic_parity(
     bandwidth_s: float | None = None,
     kinds: Kinds = None,
 ) -> float:
-    """Return the mean over S of |E[prediction | S] - E[prediction]|, in points of the prediction.
+    """Return the mean over S of |E[prediction | S] - E[prediction]|, in the unit of the prediction.
 
     Parameters
     ----------
@@ -59,8 +60,8 @@ def generalized_demographic_parity(
     sample_weight : array-like of shape (n,), optional
         Non-negative; rows of weight zero are left out. ``y_true == 1`` is equal opportunity.
     given : array-like of shape (n,), optional
-        Labels: the metric within each of their levels, averaged by the shares of the levels (those with
-        fewer than 8 rows are left out). ``given=y_true`` is equalized odds.
+        The metric within each of these labels, averaged by their shares (labels with fewer than 8 rows are
+        left out). ``given=y_true`` is equalized odds.
     bandwidth_s : float or None, default=None
         None takes means at each value of S, or within ranges of equally many rows; a number smooths along S
         with this fraction of its range. See :class:`frhsic.GDP`.
@@ -84,7 +85,7 @@ def generalized_demographic_parity(
     >>> round(generalized_demographic_parity(None, u_shape, sensitive_features=age), 2)
     0.26
     """
-    return _measured(GDP(bandwidth_s), y_pred, sensitive_features, sample_weight, given, kinds)
+    return _evaluate(GDP(bandwidth_s), y_pred, sensitive_features, sample_weight, given, kinds)
 
 
 def hsic(
@@ -112,7 +113,7 @@ def hsic(
         Unbiased: zero on average under independence, and negative at times by chance. Biased: never negative,
         but above zero under independence by a term of order 1 / n.
     max_rows : int or None, default=10,000
-        More rows (of each level of ``given``) are represented by so many random ones; None takes all, in
+        More rows (of each label of ``given``) are represented by so many random ones; None takes all, in
         quadratic time.
     random_state : int or generator, default=0
         Chooses those rows. Fixed, so that the same predictions have the same value.
@@ -128,7 +129,7 @@ def hsic(
     0.1
     """
     measure = HSIC(estimator=estimator)
-    return _measured(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
+    return _evaluate(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
 
 
 def normalized_hsic(
@@ -155,7 +156,7 @@ def normalized_hsic(
     [1.0, 0.3]
     """
     measure = HSIC(estimator=estimator, normalized=True)
-    return _measured(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
+    return _evaluate(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
 
 
 def eipm(
@@ -182,7 +183,7 @@ def eipm(
     [0.14, 0.56]
     """
     measure = EIPM(bandwidth_s=bandwidth_s)
-    return _measured(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
+    return _evaluate(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
 
 
 def distance_correlation(
@@ -210,7 +211,7 @@ def distance_correlation(
     [1.0, 0.46]
     """
     measure = DistanceCovariance(normalized=True, root=True, estimator=estimator)
-    return _measured(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
+    return _evaluate(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
 
 
 def kernel_hgr(
@@ -227,9 +228,9 @@ def kernel_hgr(
 ) -> float:
     """Return the largest correlation of a function of the prediction with one of S, 0 to 1.
 
-    Both functions come from a regularised kernel space; the smaller ``ridge``, the wilder they may be, and
-    the more correlation they find by chance: compare values at one n and one ridge. The other parameters are
-    those of :func:`hsic`. All rows take cubic time.
+    Both functions come from a regularised kernel space. A smaller ``ridge`` allows rougher functions, which
+    find more correlation by chance: compare values at one n and one ridge. The other parameters are those of
+    :func:`hsic`. All rows take cubic time.
 
     Examples
     --------
@@ -239,13 +240,10 @@ def kernel_hgr(
     0.9
     """
     measure = KernelHGR(ridge, ridge)
-    return _measured(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
+    return _evaluate(measure, y_pred, sensitive_features, sample_weight, given, kinds, max_rows, random_state)
 
 
-# ---- the door --------------------------------------------------------------------------------------------
-
-
-def _measured(
+def _evaluate(
     measure: Dependence,
     y_pred: object,
     sensitive_features: object,
@@ -255,7 +253,7 @@ def _measured(
     max_rows: int | None = None,
     random_state: object = 0,
 ) -> float:
-    """Return the measure on the rows that count: all, or the mean over the levels of ``given``."""
+    """Return the measure on the rows that count: all, or the mean over the labels of ``given``."""
     check_aligned(
         y_pred=y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight, given=given
     )
@@ -268,11 +266,13 @@ def _measured(
         w = None  # equal weights are none
     debiased = isinstance(measure, HSIC | DistanceCovariance) and measure.estimator == "unbiased"
     if w is not None and debiased:
-        raise ValueError(
-            "'sample_weight' must be equal, or zero, in all rows for estimator='unbiased': no weighted form "
-            "of it is derived. Got weights that differ. Pass estimator='biased'."
+        raise ArgumentError(
+            "sample_weight",
+            "be equal, or zero, in all rows for estimator='unbiased': no weighted form of it is derived",
+            "weights that differ",
+            "Pass estimator='biased'.",
         )
-    most = _checked_rows(max_rows)
+    most = _check_max_rows(max_rows)
     generator = to_generator(random_state)
     parts = [present.nonzero().squeeze(1)]
     if given is not None:
@@ -298,20 +298,17 @@ def _numbers(y_pred: object) -> Tensor:
             columns.append(column[:, None])
             continue
         if len(labels) > _MOST_LABELS:
-            raise ValueError(
-                f"'y_pred' must hold numbers, or at most {_MOST_LABELS} different labels. Got {len(labels)} "
-                "labels. Convert numbers that came as text first."
-            )
+            must = f"hold numbers, or at most {_MOST_LABELS} different labels"
+            fix = "Convert numbers that came as text first."
+            raise ArgumentError("y_pred", must, f"{len(labels)} labels", fix)
         columns.append(torch.nn.functional.one_hot(column.long(), len(labels)).to(column))
     return torch.cat(columns, dim=1)
 
 
-def _checked_rows(max_rows: object) -> int | None:
+def _check_max_rows(max_rows: object) -> int | None:
     if max_rows is None:
         return None
     if isinstance(max_rows, bool) or not isinstance(max_rows, Integral) or int(max_rows) < MIN_LABEL_ROWS:
-        raise ValueError(
-            f"'max_rows' must be an integer of at least {MIN_LABEL_ROWS}, or None. Got {max_rows!r}. "
-            "Leave it out, or pass None for all rows."
-        )
+        must = f"be an integer of at least {MIN_LABEL_ROWS}, or None"
+        raise ArgumentError("max_rows", must, repr(max_rows), "Leave it out, or pass None for all rows.")
     return int(max_rows)

@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 import torch
 
-import frhsic.inference as face
+from frhsic import inference
+from frhsic._checks import ArgumentError
 from frhsic.data import to_sensitive
 from frhsic.dependence import (
     EIPM,
@@ -28,23 +29,22 @@ from frhsic.inference import (
     EquivalenceResult,
     Interval,
     TestResult,
+    bounds,
     holm,
     independence_test,
-    independence_tests,
 )
 from frhsic.kernels import Gaussian
 
 FIXED = HSIC(Gaussian(1.0), Gaussian(1.0))
 N = 80
 
-# Functions of (z, s): what they need besides, and what makes them quick.
+# Functions of (scores, s): what they need besides, and what makes them quick.
 OF_DATA = {
     "certify": {"dependence": FIXED, "n_permutations": 19},
     "conditional_curve": {"n_points": 20, "n_draws": 99},
     "confidence_interval": {"n_draws": 99},
     "equivalence_test": {"tolerance": 0.5, "n_draws": 99},
     "independence_test": {"n_permutations": 19},
-    "independence_tests": {"n_permutations": 19},
     "localized_profile": {"n_permutations": 19},
     "worst_case_head": {"dependence": FIXED},
 }
@@ -66,18 +66,22 @@ def data(n=N, seed=0):
     return (0.4 * s + rng.normal(size=n)).round(3), s
 
 
+def function(name):
+    return getattr(inference if name in inference.__all__ else bounds, name)
+
+
 def call(name, z, s, **changes):
-    return getattr(face, name)(z, s, **({"random_state": 0} | OF_DATA[name] | changes))
+    return function(name)(z, s, **({"random_state": 0} | OF_DATA[name] | changes))
 
 
-def told(result):
-    """All that a result says."""
+def as_dict(result):
+    """All fields of a result, or of several."""
     return [part.to_dict() for part in result] if isinstance(result, tuple) else result.to_dict()
 
 
-def test_every_function_of_the_face_is_here():
-    functions = {name for name in face.__all__ if inspect.isfunction(getattr(face, name))}
-    assert functions == set(OF_DATA) | OF_NUMBERS
+def test_every_public_function_is_here():
+    names = [*inference.__all__, *bounds.__all__]
+    assert {name for name in names if inspect.isfunction(function(name))} == set(OF_DATA) | OF_NUMBERS
 
 
 @pytest.mark.parametrize("name", OF_DATA)
@@ -102,7 +106,7 @@ def test_results_are_frozen_print_as_sentences_and_go_into_json_and_frames(name)
 @pytest.mark.parametrize("name", OF_DATA)
 def test_lists_tensors_and_frames_give_the_same_result(name):
     z, s = data()
-    expected = told(call(name, z, {"age": s}))
+    expected = as_dict(call(name, z, {"age": s}))
     inputs = {
         "list": (z.tolist(), {"age": s.tolist()}),
         "tensor": (torch.tensor(z, requires_grad=True), {"age": torch.tensor(s)}),
@@ -111,13 +115,13 @@ def test_lists_tensors_and_frames_give_the_same_result(name):
         "polars": (pl.Series(z), pl.DataFrame({"age": s})),
     }
     for kind, (x, y) in inputs.items():
-        assert told(call(name, x, y)) == expected, kind
+        assert as_dict(call(name, x, y)) == expected, kind
 
 
 @pytest.mark.parametrize("name", OF_DATA)
-def test_sensitive_columns_come_in_as_they_are_and_their_rows_are_counted(name):
+def test_sensitive_columns_are_accepted_as_they_are_and_their_rows_are_counted(name):
     z, s = data()
-    assert told(call(name, z, to_sensitive({"age": s}))) == told(call(name, z, {"age": s}))
+    assert as_dict(call(name, z, to_sensitive({"age": s}))) == as_dict(call(name, z, {"age": s}))
     with pytest.raises(ValueError, match=rf"^'s' must have {N} rows.* Got {N - 1}\. \w+"):
         call(name, z, to_sensitive(s[:-1]))
 
@@ -126,17 +130,17 @@ def test_sensitive_columns_come_in_as_they_are_and_their_rows_are_counted(name):
 def test_the_same_random_state_gives_the_same_result_and_no_global_seed_is_touched(name):
     z, s = data()
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    first = told(call(name, z, s))
+    first = as_dict(call(name, z, s))
     torch.manual_seed(5)
     try:
-        assert told(call(name, z, s)) == first
+        assert as_dict(call(name, z, s)) == first
     finally:
         torch.random.set_rng_state(before[0])
     call(name, z, s, random_state=None)
     assert torch.equal(torch.random.get_rng_state(), before[0])
     assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
     same = [call(name, z, s, random_state=torch.Generator().manual_seed(0)), call(name, z, s, random_state=0)]
-    assert told(same[0]) == told(same[1])
+    assert as_dict(same[0]) == as_dict(same[1])
     call(name, z, s, random_state=np.random.default_rng(0))
     with pytest.raises(TypeError, match=r"^'random_state' must be"):
         call(name, z, s, random_state="seed")
@@ -164,10 +168,10 @@ TESTS = {
     "random_state": ({}, 1),
     "sample_weight": ({}, W),
     "weights_of_s": ({"sample_weight": W}, True),
+    "each": ({}, True),
 }
 CHANGES = {
     "independence_test": TESTS,
-    "independence_tests": TESTS,
     "conditional_curve": {
         "confidence_level": ({}, 0.8),
         "bandwidth_s": ({}, 0.3),
@@ -198,7 +202,7 @@ CHANGES = {
     "equivalence_test": {
         "tolerance": ({}, 0.1),
         "dependence": ({}, HSIC()),
-        "confidence_level": ({}, 0.8),
+        "alpha": ({}, 0.2),
         "n_draws": ({}, 999),
         "random_state": ({}, 1),
         "groups": ({}, np.arange(N) // 2),
@@ -212,21 +216,22 @@ CHANGES = {
 def test_every_argument_changes_something(name, argument):
     z, s = data()
     base, value = CHANGES[name][argument]
-    assert told(call(name, z, s, **(base | {argument: value}))) != told(call(name, z, s, **base))
+    assert as_dict(call(name, z, s, **(base | {argument: value}))) != as_dict(call(name, z, s, **base))
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_no_argument_is_left_without_a_difference(name):
-    parameters = inspect.signature(getattr(face, name)).parameters
+    parameters = inspect.signature(function(name)).parameters
     keyword_only = {key for key, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
     assert keyword_only == set(CHANGES[name])
-    assert len(parameters) == len(keyword_only) + 2  # z and s
+    assert list(parameters)[:2] == ["scores", "s"]
+    assert len(parameters) == len(keyword_only) + 2
 
 
 @pytest.mark.parametrize("name", OF_DATA)
 def test_rows_must_match_be_finite_and_vary(name):
     z, s = data()
-    first = next(iter(inspect.signature(getattr(face, name)).parameters))
+    first = next(iter(inspect.signature(function(name)).parameters))
     with pytest.raises(ValueError, match=rf"^'s' must have {N} rows.* Got {N - 1}\. \w+"):
         call(name, z, s[:-1])
     spoilt = z.copy()
@@ -244,7 +249,7 @@ def test_rows_must_match_be_finite_and_vary(name):
 
 
 # Argument, requirement, arrival, cure.
-REFUSED = {
+WRONG = {
     "method": ({"method": "exact"}, r"must be 'permutation' or 'gamma'\. Got 'exact'\. Leave it out"),
     "dependence": ({"dependence": "hsic"}, r"must be a measure or None\. Got 'hsic'\. Take one of"),
     "dependence, a class": ({"dependence": HSIC}, r"must be a measure or None\. Got <class.*HSIC'>\. Take"),
@@ -252,14 +257,14 @@ REFUSED = {
     "n_permutations, 99.0": ({"n_permutations": 99.0}, r"must be an integer\. Got float\. Take 999"),
     "n_permutations, True": ({"n_permutations": True}, r"must be an integer\. Got bool\. Take 999"),
     "n_permutations, None": ({"n_permutations": None}, r"must be an integer\. Got NoneType\. Take 999"),
-    "given": ({"given": Y[:-1]}, r"must have 80 rows like 'z'\. Got 79\. Pass one label"),
+    "given": ({"given": Y[:-1]}, r"must have 80 rows like 'scores'\. Got 79\. Pass one label"),
     "given, all apart": (
         {"given": np.arange(N)},
-        r"must have a level with at least 8 rows\. Got none\. Merge",
+        r"must have a label with at least 8 rows\. Got none\. Merge",
     ),
     "given, two columns": ({"given": np.ones((N, 2))}, r"must be a single column\. Got 2\. Choose"),
     "given, missing": ({"given": [None, *Y[1:]]}, r"must have no missing values\. Got 1 .*row 0\. Drop"),
-    "sample_weight": ({"sample_weight": W[:-1]}, r"must have 80 rows like 'z'\. Got 79\. \w+"),
+    "sample_weight": ({"sample_weight": W[:-1]}, r"must have 80 rows like 'scores'\. Got 79\. \w+"),
     "sample_weight, negative": ({"sample_weight": -W}, r"must not be negative\. Got 80 .*\. Set"),
     "sample_weight, zero": ({"sample_weight": 0 * W}, r"must have a positive sum\. Got only zeros\. Give"),
     "sample_weight, few": (
@@ -293,20 +298,26 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("function", [independence_test, independence_tests])
-@pytest.mark.parametrize("case", REFUSED)
-def test_wrong_arguments_of_the_tests_are_refused_with_the_cure(case, function):
-    arguments, words = REFUSED[case]
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments_of_the_test_are_errors_that_name_the_fix(case):
+    arguments, words = WRONG[case]
     argument = case.split(",")[0]
-    with pytest.raises((ValueError, TypeError), match=f"^'{argument}' {words}"):
-        function(*data(), **arguments)
+    for each in (False, True):
+        with pytest.raises((ValueError, TypeError), match=f"^'{argument}' {words}"):
+            independence_test(*data(), each=each, **arguments)
+
+
+@pytest.mark.parametrize("name", ["independence_test", "confidence_interval", "conditional_curve"])
+def test_rows_without_s_are_an_error(name):
+    with pytest.raises(ArgumentError, match=r"^'s' must be the sensitive columns.* Got None\. Pass s, or a"):
+        function(name)(data()[0])
 
 
 def test_five_rows_are_too_few_and_six_are_not():
     z, s = data(6)
     assert independence_test(z, s, random_state=0).n == 6
     assert independence_test(z, s, method="gamma").n == 6
-    with pytest.raises(ValueError, match=r"^'z' must have at least 6 rows\. Got 5\. Pass more rows"):
+    with pytest.raises(ValueError, match=r"^'scores' must have at least 6 rows\. Got 5\. Pass more rows"):
         independence_test(z[:5], s[:5])
 
 
@@ -350,7 +361,7 @@ def test_several_columns_and_categories_are_tested_jointly_and_by_name():
     joint = independence_test(z, s, random_state=0, n_permutations=99)
     assert joint.attributes == ("age", "sex")
     assert "age and sex" in str(joint)
-    apart = independence_tests(z, s, random_state=0, n_permutations=99)
+    apart = independence_test(z, s, each=True, random_state=0, n_permutations=99)
     assert [result.attributes for result in apart] == [("age",), ("sex",)]
     assert [result.adjusted for result in apart] == holm([result.pvalue for result in apart])
     assert joint.adjusted is None
@@ -374,7 +385,7 @@ def test_labels_of_given_may_be_numbers_strings_and_booleans():
             pd.Series(Y, dtype="category"),
         )
     ]
-    assert all(told(result) == told(results[0]) for result in results)
+    assert all(as_dict(result) == as_dict(results[0]) for result in results)
 
 
 def test_a_numpy_integer_is_a_number_of_permutations_that_goes_into_json():
@@ -410,7 +421,7 @@ def test_pytest_does_not_take_test_results_for_test_cases():
     assert "__test__" not in independence_test(*data(), n_permutations=19).to_dict()
 
 
-def test_results_that_no_function_fills_by_itself_print_and_store_too():
+def test_intervals_and_equivalence_results_print_as_sentences():
     interval = Interval(
         0.2, 0.1, 0.3, 0.95, "HSIC", "HSIC of these kernels", "bootstrap", ("age", "sex"), 1200
     )
@@ -418,10 +429,10 @@ def test_results_that_no_function_fills_by_itself_print_and_store_too():
         "HSIC on age and sex is 0.2, 95% interval [0.1, 0.3] (bootstrap, n = 1,200). "
         "Target: HSIC of these kernels."
     )
-    floored = dataclasses.replace(interval, chance=0.01, floor_high=0.02, notes=("A note.",))
-    assert "Chance alone gives 0.01 on average, seldom above 0.02." in str(floored)
-    assert str(floored).endswith(" A note.")
-    equivalent = EquivalenceResult(0.01, 0.1, 0.02, 0.06, 0.95, "HSIC", "HSIC", "bootstrap", ("age",), 90)
+    beside = dataclasses.replace(interval, chance=0.01, chance_high=0.02, notes=("A note.",))
+    assert "Under independence: 0.01 on average, 95% below 0.02." in str(beside)
+    assert str(beside).endswith(" A note.")
+    equivalent = EquivalenceResult(0.01, 0.1, 0.02, 0.06, 0.05, "HSIC", "HSIC", "bootstrap", ("age",), 90)
     assert equivalent.below
     assert "Dependence on age is below 0.1 at level 0.05 (p = 0.02)" in str(equivalent)
     larger = dataclasses.replace(equivalent, pvalue=0.06)

@@ -708,7 +708,7 @@ def test_a_constant_is_not_found_dependent_however_many_rows():
         for method in ("permutation", "gamma"):
             assert independence_test(sketch, method=method, random_state=0).pvalue == 1
         with pytest.raises(
-            ValueError, match=r"^'z' must be a sketch of what varies\. Got .* One side is constant"
+            ValueError, match=r"^'scores' must be a sketch that varies\. Got .* One side is constant"
         ):
             confidence_interval(sketch)
 
@@ -743,13 +743,11 @@ def test_what_a_sketch_already_holds_is_refused_beside_it():
         r"^'dependence' must be an HSIC without kernels for a sketch.* Got EIPM": lambda: confidence_interval(
             sketch, dependence=EIPM()
         ),
-        r"^'z' must be a sketch of one column of scores": lambda: confidence_interval(
-            sketch, dependence=GDP()
-        ),
+        r"^'scores' must be a sketch of one column": lambda: confidence_interval(sketch, dependence=GDP()),
         r"^'dependence' must be an HSIC without kernels": lambda: confidence_interval(
             sketch, dependence=HSIC(Gaussian(1.0))
         ),
-        r"^'z' must be a sketch with rows in each of its 6 groups.* Got 9 rows": lambda: confidence_interval(
+        r"^'scores' must be a sketch with rows in each of its 6 groups.* Got 9": lambda: confidence_interval(
             few
         ),
         r"^'confidence_level' must lie between": lambda: confidence_interval(sketch, confidence_level=2.0),

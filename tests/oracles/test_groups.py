@@ -12,16 +12,11 @@ from scipy import stats
 from frhsic.data import to_sensitive
 from frhsic.dependence import GDP, HSIC, DistanceCovariance
 from frhsic.inference import confidence_interval, equivalence_test, independence_test
+from frhsic.inference._bootstrap import cluster_values, permuted_means
 from frhsic.inference._embedding import as_hsic, embedding
 from frhsic.inference._pairings import LARGEST, Pairing, Side, large_units
-from frhsic.inference._permutation import (
-    Stratum,
-    cluster_values,
-    group_orders,
-    limit_values,
-    permuted_means,
-    permuted_values,
-)
+from frhsic.inference._permutation import group_orders, limit_values, permuted_values
+from frhsic.inference._strata import Stratum
 from frhsic.inference.bounds import TrainedOn, certify
 from frhsic.inference.bounds._bounds import grouped_bound, population_bound
 from frhsic.kernels import Gaussian
@@ -89,7 +84,7 @@ def test_many_groups_are_sampled_without_changing_the_bootstrap(monkeypatch):
     z, s = rng.standard_cauchy(1_200), rng.lognormal(size=1_200)
     strata, measure = strata_of(z, s, groups), [HSIC(Gaussian(1.0), Gaussian(1.0))]
     whole = cluster_values(measure, strata, 2_000, seeded())[0, 1:]
-    monkeypatch.setattr("frhsic.inference._permutation.WILD_ROWS", 400)
+    monkeypatch.setattr("frhsic.inference._bootstrap.WILD_ROWS", 400)
     some = cluster_values(measure, strata, 2_000, seeded(1))[0, 1:]
     assert float(some.mean()) == pytest.approx(float(whole.mean()), rel=0.1)
     assert float(some.quantile(0.95)) == pytest.approx(float(whole.quantile(0.95)), rel=0.15)
@@ -328,7 +323,7 @@ def test_a_sketch_of_groups_survives_bytes_and_sums_and_refuses_others():
         (empty + empty).update(z, s, groups=units + 0.5)
     with pytest.raises(ValueError, match="'method' must be 'permutation' for a sketch of groups"):
         independence_test(whole, method="gamma")
-    with pytest.raises(ValueError, match="'z' must be a sketch without groups of rows for GDP"):
+    with pytest.raises(ValueError, match="'scores' must be a sketch without groups of rows for GDP"):
         confidence_interval(whole, dependence=GDP())
 
 

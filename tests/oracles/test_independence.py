@@ -10,21 +10,22 @@ from scipy import stats
 
 from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import HSIC, DistanceCovariance
-from frhsic.inference import _gamma, _permutation, holm, independence_test
+from frhsic.inference import _bootstrap, _gamma, _permutation, holm, independence_test
+from frhsic.inference._bootstrap import wild_values
 from frhsic.inference._gamma import null_moments
 from frhsic.inference._permutation import (
-    Stratum,
     bandwidth_family,
     limit_values,
     permuted_values,
     rank_pvalue,
-    seen_through_features,
     tails,
-    wild_values,
+    use_features,
 )
+from frhsic.inference._strata import Stratum
 from frhsic.kernels import Delta, Energy, Gaussian, Linear
 from frhsic.numerics import _lowrank
 from frhsic.numerics._lowrank import complete_map, feature_map, pivoted_factor, thin_factor
+from tests.helpers import median_distance as median
 
 
 def gaussian(x, sigma):
@@ -64,12 +65,6 @@ def hsic(K, L, w=None):
     w = np.full(n, 1 / n) if w is None else w / w.sum()
     H = np.eye(n) - np.outer(np.ones(n), w)
     return float(w @ ((H @ K @ H.T) * (H @ L @ H.T)) @ w)
-
-
-def median(x):
-    x = np.asarray(x, float).reshape(len(x), -1)
-    gaps = [math.dist(a, b) for a, b in itertools.combinations(x, 2)]
-    return sorted(gaps)[(len(gaps) - 1) // 2]
 
 
 def sample(n, d=1, seed=0, slope=0.5):
@@ -240,7 +235,7 @@ def test_small_levels_and_rows_of_no_weight_are_as_if_they_were_not_there():
         assert (whole.statistic, whole.pvalue, whole.null) == (part.statistic, part.pvalue, part.null)
         assert whole.n == 33
         assert part.notes == ()
-        assert whole.notes == ("7 rows of levels with fewer than 8 rows were left out.",)
+        assert whole.notes == ("7 rows of labels with fewer than 8 rows were left out.",)
     w = np.where(np.arange(n) < 7, 0.0, 1.0)  # no function of s, yet equal where it counts: still exact
     weighted = independence_test(z, s, sample_weight=w, **arguments)
     plain = independence_test(z[kept], s[kept], **arguments)
@@ -469,7 +464,7 @@ def test_wild_draws_in_chunks_have_the_same_mean_and_spread(monkeypatch):
     w = np.random.default_rng(0).random(50) + 0.1
     strata, measures = strata_of(z, s, w, np.zeros(50)), [HSIC(Gaussian(1.0), Gaussian(1.0))]
     whole = wild_values(measures, strata, 4_000, torch.Generator().manual_seed(0))[0, 1:]
-    monkeypatch.setattr(_permutation, "_CHUNK", 50 * 333)
+    monkeypatch.setattr(_bootstrap, "_CHUNK", 50 * 333)
     parts = wild_values(measures, strata, 4_000, torch.Generator().manual_seed(1))[0, 1:]
     assert parts.mean().item() == pytest.approx(whole.mean().item(), rel=0.06)
     assert parts.std().item() == pytest.approx(whole.std().item(), rel=0.1)
@@ -671,7 +666,7 @@ def test_features_of_few_rows_are_the_kernels_themselves():
     z, s = sample(n, d=3)
     z, s = torch.tensor(z), to_sensitive(s)
     family, _ = bandwidth_family(z, s, torch.Generator())
-    G, seen = seen_through_features(z, family)
+    G, seen = use_features(z, family)
     assert len(G) == n
     orders = torch.stack([torch.arange(n), torch.randperm(n, generator=torch.Generator().manual_seed(0))])
     for plain, other in zip(family, seen, strict=True):
@@ -754,7 +749,7 @@ def test_wild_draws_from_some_of_the_rows_have_the_law_of_those_from_all(monkeyp
     measures = [HSIC(Gaussian(1.0), Gaussian(1.0)), HSIC(Gaussian(2.0), Gaussian(2.0))]
     strata = strata_of(z, s, w, np.zeros(n))
     whole = wild_values(measures, strata, count, torch.Generator().manual_seed(0)).numpy()
-    monkeypatch.setattr(_permutation, "WILD_ROWS", 1_000)
+    monkeypatch.setattr(_bootstrap, "WILD_ROWS", 1_000)
     some = wild_values(measures, strata, count, torch.Generator().manual_seed(1)).numpy()
     assert some[:, 0] == pytest.approx(whole[:, 0], rel=1e-9)
     assert some[:, 1:].mean(axis=1) == pytest.approx(whole[:, 1:].mean(axis=1), rel=0.1)
@@ -768,6 +763,6 @@ def test_many_rows_in_the_wild_bootstrap_are_said(monkeypatch):
     w = np.random.default_rng(0).random(60) + 0.1
     arguments = {"sample_weight": w, "n_permutations": 19, "random_state": 0}
     assert independence_test(z, s, **arguments).notes == ()
-    monkeypatch.setattr(_permutation, "WILD_ROWS", 50)
+    monkeypatch.setattr(_bootstrap, "WILD_ROWS", 50)
     monkeypatch.setitem(independence_test.__globals__, "WILD_ROWS", 50)
     assert "in proportion to the squares of their terms" in independence_test(z, s, **arguments).notes[0]

@@ -11,22 +11,23 @@ from frhsic.data import Sensitive
 from frhsic.dependence import EIPM, GDP, HSIC, DistanceCovariance
 from frhsic.inference import (
     Curve,
-    _intervals,
-    _process,
+    _gdp_intervals,
+    _places,
     conditional_curve,
     confidence_interval,
     gdp_from_band,
 )
-from frhsic.inference._process import Smoothed, gathered
+from frhsic.inference._eipm_intervals import _features
+from frhsic.inference._places import equal_mass, gather
+from frhsic.inference._process import Process, Smoothed
 from frhsic.kernels import Gaussian
+from tests.helpers import gaussian_pair
 
 DRAWS = 4_000
 
 
 def sample(n=60, rho=0.6, seed=0):
-    rng = np.random.default_rng(seed)
-    s = rng.normal(size=n)
-    return rho * s + math.sqrt(1 - rho**2) * rng.normal(size=n), s
+    return gaussian_pair(n, rho, seed)
 
 
 def weights_at(a, s, w, h):
@@ -36,8 +37,8 @@ def weights_at(a, s, w, h):
 
 def smoothed(z, s, h, w=None):
     w = np.full(len(s), 1 / len(s)) if w is None else w / w.sum()
-    groups = gathered(Sensitive.of(torch.tensor(s)), torch.tensor(w), torch.Generator().manual_seed(0))
-    return Smoothed.of(torch.tensor(z).reshape(len(s), -1), groups, [h])
+    places = gather(Sensitive.of(torch.tensor(s)), torch.tensor(w), torch.Generator().manual_seed(0))
+    return Smoothed(torch.tensor(z).reshape(len(s), -1), places, [h])
 
 
 # ---- kernels
@@ -102,7 +103,7 @@ def test_distance_correlation_is_the_root_of_the_normalised_energy_hsic():
     assert [result.low, result.estimate, result.high] == pytest.approx(ends)
 
 
-def test_the_floor_of_hsic_is_its_mean_and_quantile_under_permutations():
+def test_chance_of_hsic_is_its_mean_and_quantile_under_permutations():
     z, s = sample(60, 0.5)
     measure = HSIC(Gaussian(1.0), Gaussian(1.0), estimator="unbiased")
     result = confidence_interval(z, s, dependence=measure, random_state=0)
@@ -122,7 +123,7 @@ def test_curve_and_variance_are_the_weighted_sums_of_their_definition(weighted):
     w = np.random.default_rng(1).uniform(0.5, 2.0, len(z)) if weighted else np.ones(len(z))
     w = w / w.sum()
     h = 1.0
-    process = smoothed(z, s, h, w).at(torch.tensor([[-0.3], [0.4]], dtype=torch.float64))
+    process = Process(smoothed(z, s, h, w), torch.tensor([[-0.3], [0.4]], dtype=torch.float64))
     for a, (mean, variance) in zip(
         (-0.3, 0.4), zip(process.mean[:, 0].tolist(), process.variance.tolist(), strict=True), strict=True
     ):
@@ -137,7 +138,7 @@ def test_curve_and_variance_are_the_weighted_sums_of_their_definition(weighted):
 def test_draws_have_the_covariance_of_the_multiplier_sums(gap):
     z, s = sample(150)
     points = torch.tensor([[-0.5], [0.0], [0.8]], dtype=torch.float64)
-    process = smoothed(z, s, 1.0).at(points)
+    process = Process(smoothed(z, s, 1.0), points)
     blocks = [
         errors[..., 0] for errors, _ in process.draws(20_000, torch.Generator().manual_seed(1), gap=gap)
     ]
@@ -156,11 +157,11 @@ def test_gathering_rows_on_bins_changes_the_process_hardly(monkeypatch):
     z, s = sample(900)
     points = torch.tensor([[-1.0], [0.0], [1.0]], dtype=torch.float64)
     whole = smoothed(z, s, 0.5)
-    monkeypatch.setattr(_process, "GROUPS", 150)
+    monkeypatch.setattr(_places, "MOST_PLACES", 150)
     binned = smoothed(z, s, 0.5)
-    assert len(binned.groups.sizes) == 150
-    assert binned.at(points).mean == pytest.approx(whole.at(points).mean, abs=5e-3)
-    assert binned.at(points).variance == pytest.approx(whole.at(points).variance, rel=0.02)
+    assert len(binned.places.sizes) == 150
+    assert Process(binned, points).mean == pytest.approx(Process(whole, points).mean, abs=5e-3)
+    assert Process(binned, points).variance == pytest.approx(Process(whole, points).variance, rel=0.02)
     assert binned.pooled == pytest.approx(whole.pooled, rel=0.02)
 
 
@@ -170,10 +171,10 @@ def test_gathered_levels_are_the_same_as_single_rows():
     s = rng.integers(0, 7, 300).astype(float)
     z = 0.1 * s + rng.normal(size=300)
     tied, apart = smoothed(z, s, 0.7), smoothed(z, s + 1e-9 * np.arange(300), 0.7)
-    assert (len(tied.groups.sizes), len(apart.groups.sizes)) == (7, 300)
+    assert (len(tied.places.sizes), len(apart.places.sizes)) == (7, 300)
     points = torch.arange(7.0, dtype=torch.float64)[:, None]
-    assert tied.at(points).mean == pytest.approx(apart.at(points).mean, abs=1e-7)
-    assert tied.at(points).variance == pytest.approx(apart.at(points).variance, rel=1e-6)
+    assert Process(tied, points).mean == pytest.approx(Process(apart, points).mean, abs=1e-7)
+    assert Process(tied, points).variance == pytest.approx(Process(apart, points).variance, rel=1e-6)
 
 
 def test_a_level_of_one_row_takes_the_variance_of_the_others():
@@ -183,7 +184,7 @@ def test_a_level_of_one_row_takes_the_variance_of_the_others():
     curve = smoothed(z, s, 1e-6)
     within = sum(((z[s == k] - z[s == k].mean()) ** 2).sum() * n / (n - 1) for k, n in _counts(s)) / 400
     assert curve.pooled == pytest.approx(within)
-    assert curve.at(torch.tensor([[9.0]], dtype=torch.float64)).variance.item() == pytest.approx(within)
+    assert Process(curve, torch.tensor([[9.0]], dtype=torch.float64)).variance.item() == pytest.approx(within)
     assert "0.2% of the rows" in curve.notes()[0]
 
 
@@ -296,7 +297,7 @@ def test_eipm_is_its_own_value_and_its_radius_the_quantile_of_the_bound():
 def test_features_and_what_they_miss_make_up_the_kernel():
     z = torch.tensor(np.random.default_rng(0).normal(size=(200, 20)))
     kernel = Gaussian(4.0)
-    G, missing = _intervals._features(kernel, z)
+    G, missing = _features(kernel, z)
     n = len(z)
     H = torch.eye(n, dtype=torch.float64) - 1 / n
     whole = (H @ kernel.gram(z, z) @ H).trace().item()
@@ -305,7 +306,7 @@ def test_features_and_what_they_miss_make_up_the_kernel():
 
 
 @pytest.mark.parametrize("measure", [GDP(0.5, range_s=1.0), EIPM(Gaussian(1.0), 0.5, range_s=1.0)], ids=repr)
-def test_the_smoothed_floor_is_the_mean_of_the_measure_under_permutations(measure):
+def test_chance_of_smoothed_measures_is_the_mean_of_the_measure_under_permutations(measure):
     z, s = sample(90, 0.6)
     result = confidence_interval(z, s, dependence=measure, random_state=0)
     rng = np.random.default_rng(1)
@@ -345,7 +346,7 @@ def test_small_levels_take_the_larger_of_their_own_and_the_common_variance():
 
 def test_equal_mass_points_stand_for_equal_shares():
     _, s = sample(500)
-    points, mass = _process.equal_mass(smoothed(s, s, 1.0).groups, 10)
+    points, mass = equal_mass(smoothed(s, s, 1.0).places, 10)
     assert points[:, 0].numpy() == pytest.approx(np.quantile(s, (np.arange(10) + 0.5) / 10), abs=0.05)
     assert mass.numpy() == pytest.approx([0.1] * 10)
 
@@ -415,7 +416,7 @@ def test_sums_of_multipliers_over_groups_have_the_law_of_single_multipliers():
     rng = np.random.default_rng(0)
     s = rng.integers(0, 3, 300).astype(float)
     z, w = rng.normal(size=300) + s, rng.uniform(0.2, 3.0, 300)
-    process = smoothed(z, s, 0.6, w).at(torch.arange(3.0, dtype=torch.float64)[:, None])
+    process = Process(smoothed(z, s, 0.6, w), torch.arange(3.0, dtype=torch.float64)[:, None])
     generator = torch.Generator().manual_seed(1)
     draws = [torch.cat((errors[..., 0], sums)) for errors, sums in process.draws(20_000, generator, gap=True)]
     ours = np.cov(torch.cat(draws, dim=1).numpy())
@@ -430,14 +431,19 @@ def test_sums_of_multipliers_over_groups_have_the_law_of_single_multipliers():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_limit_of_the_floor_of_gdp_is_that_of_permutations(weighted, monkeypatch):
+def test_the_limit_of_chance_of_gdp_is_that_of_permutations(weighted, monkeypatch):
     rng = np.random.default_rng(0)
     s = rng.integers(0, 40, 2_000).astype(float)
     z, w = rng.exponential(size=2_000), rng.uniform(0.2, 3.0, 2_000) if weighted else None
     curve = smoothed(z, s, 3.0, w)
-    monkeypatch.setattr(_intervals, "_PERMUTATIONS", 1_000)
-    permuted = _intervals._gdp_floor(curve, 0.9, torch.Generator().manual_seed(0))
-    monkeypatch.setattr(_intervals, "_FLOOR_ROWS_GDP", 100)
-    limit = _intervals._gdp_floor(curve, 0.9, torch.Generator().manual_seed(0))
+
+    def mean_and_quantile():
+        draws = _gdp_intervals._by_chance(curve, torch.Generator().manual_seed(0))
+        return float(draws.mean()), float(draws.quantile(0.9))
+
+    monkeypatch.setattr(_gdp_intervals, "CHANCE_DRAWS", 1_000)
+    permuted = mean_and_quantile()
+    monkeypatch.setattr(_gdp_intervals, "_CHANCE_ROWS", 100)
+    limit = mean_and_quantile()
     assert limit == pytest.approx(permuted, rel=0.06)
     assert limit != permuted

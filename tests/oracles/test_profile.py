@@ -6,17 +6,13 @@ import numpy as np
 import pytest
 
 from frhsic.inference import _profile, localized_profile
+from tests.helpers import median_distance as median
 
 
 def sample(n=120, seed=0):
     rng = np.random.default_rng(seed)
     s = rng.normal(size=n)
     return np.where(s > 1, 1.5, 0.0) + rng.normal(size=n), s
-
-
-def median(x):
-    gaps = [abs(a - b) for i, a in enumerate(x) for b in x[:i]]
-    return sorted(gaps)[(len(gaps) - 1) // 2]
 
 
 def naive(z, s, w, point, h):

@@ -77,7 +77,7 @@ def test_where_outliers_stretch_the_grid_the_stored_rows_speak():
 def test_a_representation_and_rows_beside_a_sketch_are_refused():
     score, s, w = rows("ages", weighted=True)
     wide = np.column_stack((score, score**2))
-    with pytest.raises(ValueError, match="'z' must be a sketch of one column"):
+    with pytest.raises(ValueError, match="'scores' must be a sketch of one column"):
         conditional_curve(HSICSketch.like(wide, s).update(wide, s))
     with pytest.raises(ValueError, match="'s' must be left out beside a sketch"):
         conditional_curve(HSICSketch.like(score, s).update(score, s), s)

@@ -87,7 +87,7 @@ def test_groups_inside_levels_are_permuted_and_others_get_signs():
     assert inside.exact
     assert inside.n == across.n == 40
     assert not across.exact
-    assert "as groups have rows in several levels of 'given'" in str(across)
+    assert "as groups have rows in several labels of 'given'" in str(across)
 
 
 def test_weights_of_groups_travel_and_weights_of_rows_call_for_signs():
@@ -137,5 +137,5 @@ def test_what_groups_cannot_do_is_said():
         independence_test(z, s, groups=groups % 10)
     with pytest.raises(ValueError, match=r"'groups' must be at least 6.*Got 3"):
         independence_test(z, groups % 3, groups=groups % 3)
-    with pytest.raises(ValueError, match=r"'groups' must have 200 rows like 'z'"):
+    with pytest.raises(ValueError, match=r"'groups' must have 200 rows like 'scores'"):
         independence_test(z, s, groups=groups[1:])

@@ -8,7 +8,8 @@ from scipy import stats
 from frhsic.data import to_sensitive
 from frhsic.dependence import HSIC, DistanceCovariance
 from frhsic.inference import independence_test
-from frhsic.inference._permutation import Stratum, bandwidth_family, limit_values, rank_pvalue, tails
+from frhsic.inference._permutation import bandwidth_family, limit_values, rank_pvalue, tails
+from frhsic.inference._strata import Stratum
 from frhsic.kernels import Gaussian, Linear
 
 ALPHA = 0.1

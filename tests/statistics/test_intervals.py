@@ -9,6 +9,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from frhsic.dependence import EIPM, GDP, HSIC, DistanceCovariance
 from frhsic.inference import conditional_curve, confidence_interval, localized_profile
 from frhsic.kernels import Gaussian
+from tests.helpers import gaussian_pair
 
 N, H = 200, 0.5
 X, W = hermegauss(101)
@@ -58,9 +59,7 @@ def fewest(samples, coverage=0.95):
 
 
 def draw(rho, seed):
-    rng = np.random.default_rng([seed, int(1_000 * rho)])
-    s = rng.normal(size=N)
-    return rho * s + math.sqrt(1 - rho**2) * rng.normal(size=N), s
+    return gaussian_pair(N, rho, [seed, int(1_000 * rho)])
 
 
 def test_the_near_case_has_hsic_of_one_over_n():

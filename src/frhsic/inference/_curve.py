@@ -9,7 +9,7 @@ from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.inference._places import MOST_PLACES, equal_mass
-from frhsic.inference._process import Smoothed, smooth_rows, smooth_sketch
+from frhsic.inference._process import Process, Smoothed, smooth_rows, smooth_sketch
 from frhsic.inference._question import (
     IntervalOptions,
     Observations,
@@ -112,7 +112,7 @@ def conditional_curve(
     >>> rng = np.random.default_rng(0)
     >>> age = rng.integers(20, 30, 2_000)
     >>> print(conditional_curve(0.1 * (age > 24) + rng.normal(size=2_000) / 10, {"age": age}, random_state=0))
-    The 95% simultaneous band of the mean score along age leaves the overall mean 0.0494 at 10 of 10 points,
+    The 95% simultaneous band of the mean score along age excludes the overall mean 0.0494 at 10 of 10 points,
     between 20 and 29 (n = 2,000). Target: the true curve, value by value.
     """
     check_points(n_points, 200)
@@ -130,7 +130,8 @@ def conditional_curve(
         z, stored, w = scores.stored
         rows = Observations(z, stored, w / w.sum())
     else:
-        rows = Observations.read(scores, s, sample_weight, groups, min_rows=4, one_column=True).counted(4)
+        rows = Observations.read(scores, s, sample_weight, groups, min_rows=4, one_column=True)
+        rows = rows.drop_zero_weights(4)
         check_one_column(rows.s, "curve")
     bandwidths = None if bandwidth_s is None else bandwidths_of(rows.s, bandwidth_s, None, None)
     curve = smooth_rows(rows, options.generator, bandwidths)
@@ -156,9 +157,9 @@ def _band(curve: Smoothed, s: Sensitive, w: Tensor, n_points: int, options: Inte
     points = places.s
     if cells is None and len(places.sizes) > min(n_points, MOST_PLACES):
         points, mass = equal_mass(places, n_points)
-    process = curve.at(points)
+    process = Process(curve, points)
     draws = process.draws(options.n_draws, options.generator)
-    largest = torch.cat([process.standardised(errors[..., 0]) for errors, _ in draws])
+    largest = torch.cat([process.largest_deviation(errors[..., 0]) for errors, _ in draws])
     reach = process.limits(float(largest.quantile(options.confidence_level)))
     mean = process.mean[:, 0] + curve.overall
     mean_low, mean_high = mean - reach, mean + reach

@@ -14,7 +14,7 @@ from frhsic.inference._embedding import principal
 from frhsic.inference._gdp_intervals import BEYOND_DOUBT
 from frhsic.inference._kernel_intervals import CHANCE_DRAWS
 from frhsic.inference._places import gather
-from frhsic.inference._process import Smoothed
+from frhsic.inference._process import Process, Smoothed
 from frhsic.inference._question import IntervalOptions, Observations
 from frhsic.inference._results import Interval
 from frhsic.kernels import Kernel
@@ -43,7 +43,7 @@ def eipm_interval(rows: Observations, measure: EIPM, options: IntervalOptions) -
     measure = measure._with(kernel_z=kernel, _ranges=measure._ranges or ranges_of(rows.s))  # of all rows
     rows, notes = rows.draw(_MOST_ROWS, options.generator)
     G, missing = _features(kernel, rows.z)
-    curve = Smoothed.of(G, gather(rows.s, rows.weights, options.generator), bandwidths, missing)
+    curve = Smoothed(G, gather(rows.s, rows.weights, options.generator), bandwidths, missing)
     estimate = float(measure(rows.z, rows.s, rows.w))
     errors = _errors(curve, options.n_draws, options.generator, square=not measure.root)
     radius = float(errors.quantile(options.confidence_level))
@@ -86,7 +86,7 @@ def _errors(curve: Smoothed, n_draws: int, generator: torch.Generator, *, square
     The root mean square is a norm as a whole, so A is not needed: its error is at most that of e*.
     """
     points, share = curve.points()
-    process = curve.at(points)
+    process = Process(curve, points)
     places, here = curve.places, process.mean
     gaps = _norm(curve.gaps)
     if square:

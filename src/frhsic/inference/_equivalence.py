@@ -97,7 +97,7 @@ def equivalence_test(
     if n_draws < 99:
         raise ArgumentError("n_draws", "be at least 99", n_draws, "Leave it out for 9,999.")
     method = find_method(_METHODS, measure)
-    rows = Observations.read(scores, s, groups=groups).counted()
+    rows = Observations.read(scores, s, groups=groups).drop_zero_weights()
     return method(rows, measure, _Question(tolerance, alpha, n_draws, to_generator(random_state)))
 
 

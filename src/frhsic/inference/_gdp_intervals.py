@@ -14,7 +14,7 @@ from frhsic._checks import ArgumentError
 from frhsic.dependence import GDP
 from frhsic.inference._kernel_intervals import CHANCE_DRAWS
 from frhsic.inference._places import roots
-from frhsic.inference._process import Smoothed, smooth_rows, smooth_sketch
+from frhsic.inference._process import Process, Smoothed, smooth_rows, smooth_sketch
 from frhsic.inference._question import IntervalOptions, Observations, check_sketch_of_rows
 from frhsic.inference._results import Interval
 from frhsic.numerics._permutations import random_orders
@@ -120,7 +120,7 @@ def gdp_tails(
     takes the quantile of sum_U pi_a |e_a| off instead, and is not below zero on U.
     """
     points, share = curve.points()
-    process = curve.at(points)
+    process = Process(curve, points)
     places, here = curve.places, process.mean
     gaps = _absolute(curve.gaps)
     estimate = float(curve.mass @ gaps)

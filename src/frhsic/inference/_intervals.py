@@ -150,7 +150,7 @@ def confidence_interval(
         of_sketch = _OF_SKETCH.get(type(measure), sketch_hsic_interval)  # which raises for other measures
         return of_sketch(scores, measure, options)
     of_rows = find_method(_OF_ROWS, measure)
-    rows = Observations.read(scores, s, sample_weight, groups).counted()
+    rows = Observations.read(scores, s, sample_weight, groups).drop_zero_weights()
     if bool((rows.z == rows.z[:1]).all()):
         fix = "A constant tells nothing about 's'."
         raise ArgumentError("scores", "vary", "the same row throughout", fix)

@@ -115,7 +115,7 @@ def hsic_interval(
         draws = None if draws is None else signed_root(draws)
     chance, chance_high = options.summarize(draws)
     if low < 0.0:
-        below = "Below zero is no value of the target: the estimate is unbiased, so it may lie there."
+        below = "The target is never below zero; its unbiased estimate may be."
         notes = [*notes, below]
     return Interval(
         estimate=estimate,

@@ -15,7 +15,7 @@ conditional law.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -43,49 +43,41 @@ _SKEWED, _PART = 200.0, 1.0 / 16.0
 _BLOCK = 4_000_000
 
 
-@dataclass(frozen=True, eq=False)
 class Smoothed:
     """A curve of features along s, with what its error needs."""
 
-    places: Places
-    f: Tensor  # (m, r), centred, in the order of places.rows
-    missing: Tensor  # (m,), what the features leave out of the squared norm of a row
-    overall: Tensor  # (r,), the mean that was taken off
-    bandwidths: Sequence[float]
-    mass: Tensor  # (M,)
-    sums: Tensor  # (M, r), of w f
-    gaps: Tensor  # (M, r), the curve at the places, less the overall mean
-    smoother: Tensor  # (M, M), the curve at the places from their sums
-    pooled: float  # the variance of f around the curve, all rows together
-    single: float  # the share of rows at points with fewer than two rows behind them
-    by_value: bool  # whether the smoothing does not reach from one value of s to the next
-    cells: Cells | None  # of s, where means are taken within cells
-    covariance: Tensor | None  # (1 + r, M, 1 + r, M), of the sums over places of w xi (1, f), by units
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         features: Tensor,
         places: Places,
         bandwidths: Sequence[float],
         missing: Tensor | None = None,
         cells: Cells | None = None,
-    ) -> Smoothed:
-        """Gather features ``(n, r)`` on the places."""
+    ) -> None:
+        self.places, self.bandwidths, self.cells = places, bandwidths, cells
         f, w = features[places.rows], places.w
-        overall = places.shares @ f
-        f = f - overall
-        left = f.new_zeros(len(f)) if missing is None else missing[places.rows]
-        mass, sums, squares = places.sums(w), places.sums(w[:, None] * f), places.sums(w * w)
-        weights = smoothing_weights(log_kernel(places.s, places.s, places.kinds, bandwidths), mass)
-        P = weights / mass
-        gaps = P @ sums
-        behind = P.square() @ squares  # sum_j W_ij^2: one over the number of rows behind a point
-        covariance = places.covariance(f)
-        by_units = None if covariance is None else _unit_variance(covariance, P, gaps)
-        if by_units is not None:
-            behind = by_units[1]
-        several = (behind < 0.75) & narrow_places(places, bandwidths)
+        self.overall = places.shares @ f  # (r,)
+        self.f = f = f - self.overall  # (m, r), in the order of places.rows
+        # What the features leave out of the squared norm of a row, (m,).
+        self.missing = f.new_zeros(len(f)) if missing is None else missing[places.rows]
+        self.mass, self.sums = places.sums(w), places.sums(w[:, None] * f)  # (M,), (M, r)
+        weights = smoothing_weights(log_kernel(places.s, places.s, places.kinds, bandwidths), self.mass)
+        self.smoother = weights / self.mass  # (M, M), the curve at the places from their sums
+        self.gaps = self.smoother @ self.sums  # (M, r), the curve at the places, less the overall mean
+        self.covariance = places.covariance(f)
+        # Whether the smoothing does not reach from one value of s to the next.
+        self.by_value = places.widths is None and bool((weights.diagonal() >= 1.0 - 1e-6).all())
+        self.pooled, self.single = self._variance_around()
+
+    def _variance_around(self) -> tuple[float, float]:
+        """Return the variance of f around the curve, and the share of rows that stand alone at a point."""
+        places, mass, gaps, w = self.places, self.mass, self.gaps, self.places.w
+        squares = places.sums(w * w)
+        behind = self.smoother.square() @ squares  # sum_j W_ij^2: one over the number of rows behind a point
+        by_units = None
+        if self.covariance is not None:
+            by_units, behind = _unit_variance(self.covariance, self.smoother, gaps)
+        several = (behind < 0.75) & narrow_places(places, self.bandwidths)
         share = float(mass[several].sum())
         if share < 0.5:
             raise ArgumentError(
@@ -95,31 +87,15 @@ class Smoothed:
                 f"{share:.0%} of the rows at such points",
                 "Merge values of 's' or take a larger 'bandwidth_s'.",
             )
-        # Row i around the curve has the variance of f times 1 - 2 W_ii + sum_j W_ij^2.
-        shrunk = 1.0 - 2.0 * P.diagonal() * squares / mass + behind
-        around = places.sums(w * (f.square().sum(dim=1) + left)) - 2.0 * (gaps * sums).sum(dim=1)
-        around = (around + mass * gaps.square().sum(dim=1)).clamp_min(0.0) / shrunk.clamp_min(0.25)
-        pooled = float(around[several].sum()) / share
         if by_units is not None:
-            spread = by_units[0] / (behind * (1.0 - behind)).clamp_min(1e-300)
-            pooled = float((mass * spread)[several].sum()) / share
-        alone = places.widths is None and bool((weights.diagonal() >= 1.0 - 1e-6).all())
-        return cls(
-            places=places,
-            f=f,
-            missing=left,
-            overall=overall,
-            bandwidths=bandwidths,
-            mass=mass,
-            sums=sums,
-            gaps=gaps,
-            smoother=P,
-            pooled=pooled,
-            single=1.0 - share,
-            by_value=alone,
-            cells=cells,
-            covariance=covariance,
-        )
+            spread = by_units / (behind * (1.0 - behind)).clamp_min(1e-300)
+            return float((mass * spread)[several].sum()) / share, 1.0 - share
+        # Row i around the curve has the variance of f times 1 - 2 W_ii + sum_j W_ij^2.
+        shrunk = 1.0 - 2.0 * self.smoother.diagonal() * squares / mass + behind
+        norms = self.f.square().sum(dim=1) + self.missing
+        around = places.sums(w * norms) - 2.0 * (gaps * self.sums).sum(dim=1)
+        around = (around + mass * gaps.square().sum(dim=1)).clamp_min(0.0) / shrunk.clamp_min(0.25)
+        return float(around[several].sum()) / share, 1.0 - share
 
     @property
     def target(self) -> str:
@@ -150,46 +126,7 @@ class Smoothed:
         few = len(self.places.sizes) <= (2 * _POINTS if self.by_value else _POINTS)
         return (self.places.s, self.mass) if few else equal_mass(self.places, _POINTS)
 
-    def at(self, points: Tensor) -> Process:
-        """Return the curve at some points, and the process of its error there."""
-        w = self.places.w
-        weights = smoothing_weights(
-            log_kernel(points, self.places.s, self.places.kinds, self.bandwidths), self.mass
-        )
-        P = weights / self.mass  # W_ai = P_ag w_i for the rows i at place g
-        mean = P @ self.sums
-        square = P.square()
-        second = (w * w)[:, None]
-        norms = (self.f.square().sum(dim=1) + self.missing)[:, None]
-        behind = square @ self.places.sums(second)
-        own = square @ self.places.sums(second * norms)
-        own = own - 2.0 * ((square @ self.places.sums(second * self.f)) * mean).sum(dim=1, keepdim=True)
-        own = (own + mean.square().sum(dim=1, keepdim=True) * behind).clamp_min(0.0)
-        rows = square.square() @ self.places.sums(second.square())
-        if self.covariance is not None:
-            own, behind = (x[:, None] for x in _unit_variance(self.covariance, P, mean))
-            shares = sparse.csr_matrix(P.numpy()) @ self.places.by_unit(w)
-            rows = torch.from_numpy(np.asarray(shares.power(4).sum(axis=1)))
-        # Squared deviations from a mean that the same rows made are too small by 1 - sum W^2 (1 - 1/n at a
-        # level).
-        stretch = (1.0 - behind).clamp_min(0.5).rsqrt()
-        own = own * stretch.square()
-        # Rows behind the variance, whose weights are the squares: fewer than behind the mean.
-        rows = behind.square() / rows
-        pooled = self._pooled(own / behind, rows)
-        lacking = (pooled * behind - own).clamp_min(0.0) * (rows < FEW)
-        return Process(
-            curve=self,
-            P=P,
-            mean=mean,
-            stretch=stretch[:, 0],
-            variance=(own + lacking)[:, 0],
-            rows=rows[:, 0],
-            common=(pooled * behind)[:, 0],
-            lacking=lacking[:, 0],
-        )
-
-    def _pooled(self, variance: Tensor, rows: Tensor) -> Tensor:
+    def variance_near(self, variance: Tensor, rows: Tensor) -> Tensor:
         """Return the variance of a row around the curve near each point, and not below that of all rows.
 
         Near are so many neighbouring cells on both sides as have 200 degrees of freedom together: a score
@@ -212,18 +149,36 @@ class Smoothed:
         return torch.maximum(pooled, sums / known.clamp_min(1e-300))
 
 
-@dataclass(frozen=True, eq=False)
 class Process:
     """The error of a curve at some points, as a Gaussian multiplier process."""
 
-    curve: Smoothed
-    P: Tensor  # (a, M)
-    mean: Tensor  # (a, r), the curve less its overall mean
-    stretch: Tensor  # (a,)
-    variance: Tensor  # (a,), of the error, summed over features
-    rows: Tensor  # (a,), (sum_i W_ai^2)^2 / sum_i W_ai^4: how many rows stand behind its variance
-    common: Tensor  # (a,), what it would be with the variance of all rows around the curve, or of those near
-    lacking: Tensor  # (a,), the part of it that the rows behind the point do not show themselves
+    def __init__(self, curve: Smoothed, points: Tensor) -> None:
+        self.curve, places, w = curve, curve.places, curve.places.w
+        log = log_kernel(points, places.s, places.kinds, curve.bandwidths)
+        self.P = P = smoothing_weights(log, curve.mass) / curve.mass  # (a, M): W_ai = P_ag w_i at place g
+        self.mean = mean = P @ curve.sums  # (a, r), the curve less its overall mean
+        square, second = P.square(), (w * w)[:, None]
+        norms = (curve.f.square().sum(dim=1) + curve.missing)[:, None]
+        behind = square @ places.sums(second)
+        own = square @ places.sums(second * norms)
+        own = own - 2.0 * ((square @ places.sums(second * curve.f)) * mean).sum(dim=1, keepdim=True)
+        own = (own + mean.square().sum(dim=1, keepdim=True) * behind).clamp_min(0.0)
+        rows = square.square() @ places.sums(second.square())
+        if curve.covariance is not None:
+            own, behind = (x[:, None] for x in _unit_variance(curve.covariance, P, mean))
+            shares = sparse.csr_matrix(P.numpy()) @ places.by_unit(w)
+            rows = torch.from_numpy(np.asarray(shares.power(4).sum(axis=1)))
+        # Squared deviations from a mean that the same rows made are too small by 1 - sum W^2.
+        stretch = (1.0 - behind).clamp_min(0.5).rsqrt()
+        own = own * stretch.square()
+        # (sum_i W_ai^2)^2 / sum_i W_ai^4 rows stand behind the variance: fewer than behind the mean.
+        rows = behind.square() / rows
+        common = curve.variance_near(own / behind, rows) * behind
+        lacking = (common - own).clamp_min(0.0) * (rows < FEW)
+        self.stretch, self.rows = stretch[:, 0], rows[:, 0]
+        self.variance = (own + lacking)[:, 0]  # of the error, summed over features
+        self.common = common[:, 0]  # with the variance of all rows around the curve, or of those near
+        self.lacking = lacking[:, 0]  # the part of it that the rows behind the point do not show themselves
 
     def limits(self, largest: float, fewest: float = FEW) -> Tensor:
         """Return how far the curve may be off at each point, if errors of deviation one reach ``largest``.
@@ -239,7 +194,7 @@ class Process:
         student = -torch.from_numpy(stdtrit(degrees, ndtr(-largest)))
         return student * torch.maximum(self.variance, least).sqrt()
 
-    def standardised(self, errors: Tensor) -> Tensor:
+    def largest_deviation(self, errors: Tensor) -> Tensor:
         """Return the largest over points of |e*| ``(a, b)`` over its deviation, shape ``(b,)``."""
         # A point without variance has errors of rounding only.
         deviation = torch.maximum(self.variance, 1e-9 * self.common).sqrt().clamp_min(1e-300)
@@ -318,20 +273,20 @@ def smooth_rows(
     """Return the curve of the scores along s: means within cells of s, or smoothed with bandwidths."""
     s, w = rows.s, rows.weights
     if bandwidths is not None:
-        return Smoothed.of(rows.z, gather(s, w, generator, rows.groups), bandwidths)
+        return Smoothed(rows.z, gather(s, w, generator, rows.groups), bandwidths)
     cells = cells or Cells.of(s, w, rows.effective_units)
     places = gather(cells.as_sensitive(s), w, generator, rows.groups)
-    return Smoothed.of(rows.z, places, [1.0], cells=cells)
+    return Smoothed(rows.z, places, [1.0], cells=cells)
 
 
 def smooth_sketch(sketch: HSICSketch, line: Line, bandwidth_s: float | None, span: float) -> Smoothed | None:
     """Return the curve of a sketch, or None if a few outliers stretch its grid too far for the cells."""
     if bandwidth_s is not None:
         f, places = line_places(line)
-        return Smoothed.of(f, places, bandwidths_of(line.s, bandwidth_s, span, None))
+        return Smoothed(f, places, bandwidths_of(line.s, bandwidth_s, span, None))
     cells = Cells.of(line.s, line.mass, sketch.effective_rows)
     if line.step > 0.0 and float(line.mass.max()) > 1.5 / cells.size:
         return None
     cells = replace(cells, low=cells.low - line.step, high=cells.high + line.step)
     f, places = line_places(line, cells)
-    return Smoothed.of(f, places, [1.0], cells=cells)
+    return Smoothed(f, places, [1.0], cells=cells)

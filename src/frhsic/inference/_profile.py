@@ -111,7 +111,7 @@ def localized_profile(
     if bandwidth_s is not None:
         check_bandwidth(bandwidth_s)
     options = IntervalOptions.read(confidence_level, n_permutations, random_state)
-    rows = Observations.read(scores, s, sample_weight, groups).counted()
+    rows = Observations.read(scores, s, sample_weight, groups).drop_zero_weights()
     check_one_column(rows.s, "profile")
     if rows.groups is not None and len(rows) > _UNIT_ROWS:
         rows = rows.take(_rows_of_some_groups(rows.groups, options.generator))

@@ -79,7 +79,7 @@ class Observations:
         groups = None if self.groups is None else self.groups[rows].unique(return_inverse=True)[1]
         return Observations(self.z[rows], self.s[rows], w, groups)
 
-    def counted(self, min_rows: int = 8) -> Observations:
+    def drop_zero_weights(self, min_rows: int = 8) -> Observations:
         """Return the rows of positive weight; raise ArgumentError if they or their groups are too few."""
         rows = self
         if self.w is not None:

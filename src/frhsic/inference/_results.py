@@ -1,4 +1,4 @@
-"""What the functions of this room return: frozen, printable as a sentence, ready for JSON and for frames."""
+"""Results of inference: frozen, printable as a sentence, ready for JSON and for frames."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TestResult(Result):
     adjusted : float or None
         The p-value after a correction for several tests: Holm's over attributes, or that of an audit.
     notes : tuple of str
-        Approximations made, levels left out.
+        Approximations made, labels left out.
     null : tuple of float
         The statistic under the permutations, for a picture.
     n_rows : int or None
@@ -178,7 +178,7 @@ class Interval(Result):
     attributes : tuple of str
     n : int
     chance : float or None
-        The mean of the estimate over permutations of s: what chance alone gives.
+        The mean of the estimate under independence (over permutations of s).
     chance_high : float or None
         Its quantile at ``confidence_level``.
     notes : tuple of str
@@ -201,8 +201,8 @@ class Interval(Result):
         chance = (
             ""
             if self.chance is None or self.chance_high is None
-            else f" Chance alone gives {number(self.chance)} on average, "
-            f"seldom above {number(self.chance_high)}."
+            else f" Under independence: {number(self.chance)} on average, "
+            f"{percent(self.confidence_level)} below {number(self.chance_high)}."
         )
         return (
             f"{self.measure} on {' and '.join(self.attributes)} is {number(self.estimate)}, "
@@ -263,10 +263,10 @@ class Curve(Result):
             if not low <= self.overall <= high
         ]
         where = (
-            f"leaves the overall mean {number(self.overall)} at {len(apart)} of {len(self.points)} points, "
+            f"excludes the overall mean {number(self.overall)} at {len(apart)} of {len(self.points)} points, "
             f"between {number(min(apart))} and {number(max(apart))}"
             if apart
-            else f"holds the overall mean {number(self.overall)} everywhere"
+            else f"contains the overall mean {number(self.overall)} everywhere"
         )
         return (
             f"The {percent(self.confidence_level)} simultaneous band of the mean score along "
@@ -276,14 +276,12 @@ class Curve(Result):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame with a row for each point."""
-        names = ("points", "mean", "low", "high", "mass")
-        columns = [getattr(self, name) for name in names]
-        return frame(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        return _frame_of_columns(self, ("points", "mean", "low", "high", "mass"))
 
 
 @dataclass(frozen=True)
 class Profile(Result):
-    """Where along s the law of z differs from its law overall, beside what chance alone gives.
+    """Where along s the law of z differs from its law overall, beside what independence gives.
 
     Attributes
     ----------
@@ -323,7 +321,7 @@ class Profile(Result):
             f"differs from its law overall by more than chance at {len(above)} of {len(self.points)} points, "
             f"between {number(min(above))} and {number(max(above))}"
             if above
-            else "is nowhere further from that overall than by chance, which is no evidence of independence"
+            else "nowhere differs from its law overall by more than chance: no evidence of independence"
         )
         return (
             f"The law of z along {self.attributes[0]} {where} (MMD, "
@@ -333,9 +331,7 @@ class Profile(Result):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame with a row for each point."""
-        names = ("points", "contrast", "chance", "mass")
-        columns = [getattr(self, name) for name in names]
-        return frame(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        return _frame_of_columns(self, ("points", "contrast", "chance", "mass"))
 
 
 def frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
@@ -343,6 +339,11 @@ def frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(list(rows))
+
+
+def _frame_of_columns(result: Result, names: tuple[str, ...]) -> pd.DataFrame:
+    columns = [getattr(result, name) for name in names]
+    return frame(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
 def _brief(value: Any) -> str:
