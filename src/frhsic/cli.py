@@ -689,7 +689,7 @@ def train(
 
 def _say_relative(relative: float | None, budget: float | None) -> None:
     """Say how much of the dependence is left where a share of it was asked for."""
-    from frhsic.estimators._models import BUDGET
+    from frhsic.engine.budget import BUDGET
 
     if relative is None or math.isnan(relative):
         return
@@ -1275,7 +1275,7 @@ def _show_frontier(found: _Frontier) -> None:
 
 def _say_missed(found: _Frontier) -> None:
     """Say which budgets are not kept."""
-    from frhsic.estimators._models import MET
+    from frhsic.engine.budget import MET
 
     reached = found.columns["relative_dependence"]
     if math.isnan(reached[0]):
