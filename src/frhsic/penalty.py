@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from frhsic._checks import ArgumentError
 from frhsic._text import list_names
 from frhsic.data import Label, Sensitive, split_labels
 from frhsic.dependence import HSIC
@@ -24,31 +25,42 @@ __all__ = ["Penalty", "PenaltySum", "PenaltyValue", "budget_penalty", "default_p
 On: TypeAlias = Literal["representation", "prediction", "probability"]
 Side: TypeAlias = Literal["both", "z", "s"]
 
-# A level of y with fewer rows in a batch is left out there: the published equal-opportunity training leaves
+# A label of y with fewer rows in a batch is left out there: the published equal-opportunity training leaves
 # out batches with 10 positives or fewer.
 MIN_ROWS: Final = 11
 
-_RowsOf: TypeAlias = Mapping[Label, Tensor]  # the rows of each level of y
 _NONE = torch.zeros(0, dtype=torch.long)
 
 
 class PenaltyValue(NamedTuple):
-    """What a penalty is on some rows: the ``total``, each term's value, and the levels of y left out."""
+    """The value of a penalty: the ``total``, that of each term, and the labels of y left out."""
 
     total: Tensor
     values: tuple[Tensor, ...]
     skipped: tuple[tuple[Label, int], ...]
 
 
+class Batch(NamedTuple):
+    """The rows on which a penalty is evaluated; ``rows`` are those of each label of y, if it is needed."""
+
+    z: Tensor | None
+    prediction: Tensor | None
+    s: Sensitive
+    rows: Mapping[Label, Tensor]
+    weights: Tensor | None
+
+
 class _Penalty(nn.Module, ABC):
     """What one penalty and a sum of penalties share."""
 
     needs_y: bool
-    """Whether some term is restricted to levels of y."""
+    """Whether some term is restricted to labels of y."""
+    pairs: list[tuple[float, Penalty]]
+    """The terms as the user wrote them, with their factors."""
 
     @abstractmethod
-    def _parts(self, rows: _RowsOf) -> Iterator[tuple[float, Penalty]]:
-        """Yield factors and penalties with at most one level of y and one joint set of columns each."""
+    def _parts(self, labels: Collection[Label]) -> Iterator[tuple[float, Penalty]]:
+        """Yield factors and penalties with at most one label of y and one joint set of columns each."""
 
     def forward(
         self,
@@ -75,7 +87,7 @@ class _Penalty(nn.Module, ABC):
         if value.skipped:
             labels = list_names([label for label, _ in value.skipped])
             warnings.warn(
-                f"{len(value.skipped)} levels of y with fewer than {MIN_ROWS} rows add nothing here: "
+                f"{len(value.skipped)} labels of y with fewer than {MIN_ROWS} rows add nothing here: "
                 f"{labels}. Use larger batches.",
                 stacklevel=2,
             )
@@ -90,7 +102,7 @@ class _Penalty(nn.Module, ABC):
         weights: Tensor | None = None,
     ) -> PenaltyValue:
         """Return the same as a call, with the value of each term and what was left out, and no warning."""
-        return self._evaluated(z, prediction, s, y, weights, None)
+        return self._evaluate(self._batch(z, prediction, s, y, weights), None)
 
     def excess(
         self,
@@ -107,33 +119,22 @@ class _Penalty(nn.Module, ABC):
         is above zero for independent rows gives its :meth:`~frhsic.dependence.Dependence.beyond_chance`;
         weights belong to S and travel with it.
         """
-        return self._evaluated(z, prediction, s, y, weights, generator)
+        return self._evaluate(self._batch(z, prediction, s, y, weights), generator)
 
-    def _evaluated(
-        self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None,
-        weights: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> PenaltyValue:
-        s = _named(s)
-        rows = self._rows_of(y, len(s))
+    def _evaluate(self, batch: Batch, generator: torch.Generator | None) -> PenaltyValue:
         total: Tensor | None = None
         values, skipped = [], []
-        for factor, part in self._parts(rows):
+        for factor, part in self._parts(batch.rows):
             measure, label = part.dependence, part.label
-            chosen = part._chosen(z, prediction, s, rows, weights, scale_free=generator is not None)
+            chosen = part._choose(batch, scale_free=generator is not None)
             if label is not None and part._too_few(chosen.n):
                 skipped.append((label, chosen.n))
                 value = chosen.z.new_zeros(chosen.z.shape[:-2])
+            elif generator is None or measure.debiased:
+                value = measure(chosen.z, chosen.s, chosen.weights)
             else:
-                if generator is None or measure.debiased:
-                    value = measure(chosen.z, chosen.s, chosen.weights)
-                else:
-                    order = torch.randperm(chosen.n, generator=generator).to(chosen.z.device)
-                    value = measure.beyond_chance(chosen.z, chosen.s, order, chosen.weights)
+                order = torch.randperm(chosen.n, generator=generator).to(chosen.z.device)
+                value = measure.beyond_chance(chosen.z, chosen.s, order, chosen.weights)
             values.append(value)
             scaled = value if factor == 1.0 else factor * value
             total = scaled if total is None else total + scaled
@@ -153,82 +154,83 @@ class _Penalty(nn.Module, ABC):
         side: Side = "both",
         scale_free: bool = False,
     ) -> PenaltySum:
-        """Return this penalty with every data-dependent scale fixed on these rows, a term for each level.
+        """Return this penalty with every data-dependent scale fixed on these rows, a term for each label.
 
-        See :meth:`frhsic.dependence.Dependence.calibrate` for ``freeze`` and ``side``. Levels with too few
+        See :meth:`frhsic.dependence.Dependence.calibrate` for ``freeze`` and ``side``. Labels with too few
         rows keep their rules. ``scale_free`` is for what :meth:`excess` evaluates.
         """
-        s = _named(s)
-        rows = self._rows_of(y, len(s))
-        factors, terms = [], []
-        for factor, part in self._parts(rows):
-            chosen = part._chosen(z, prediction, s, rows, weights, scale_free=scale_free)
+        batch = self._batch(z, prediction, s, y, weights)
+        pairs = []
+        for factor, part in self._parts(batch.rows):
+            chosen = part._choose(batch, scale_free=scale_free)
             if part.label is None or not part._too_few(chosen.n):
                 fixed = part.dependence.calibrate(
                     chosen.z, chosen.s, generator, weights=chosen.weights, freeze=freeze, side=side
                 )
                 part = Penalty(fixed, on=part.on, given=part.given, columns=part.columns)
-            factors.append(factor)
-            terms.append(part)
-        return PenaltySum(terms, factors)
+            pairs.append((factor, part))
+        return _sum(pairs)
 
     def __add__(self, other: _Penalty) -> PenaltySum:
         if not isinstance(other, _Penalty):
             return NotImplemented
-        pairs = [*self._pairs(), *other._pairs()]
-        return PenaltySum([term for _, term in pairs], [factor for factor, _ in pairs])
+        return _sum([*self.pairs, *other.pairs])
 
     def __mul__(self, factor: float) -> PenaltySum:
         if isinstance(factor, bool) or not isinstance(factor, (int, float)):
             return NotImplemented
-        pairs = self._pairs()
-        return PenaltySum([term for _, term in pairs], [factor * own for own, _ in pairs])
+        return _sum([(factor * own, term) for own, term in self.pairs])
 
     __rmul__ = __mul__
 
     def __radd__(self, other: object) -> _Penalty:
         return self if other == 0 else NotImplemented  # the start of sum([...])
 
-    @abstractmethod
-    def _pairs(self) -> list[tuple[float, Penalty]]:
-        """Return the terms as the user wrote them, with their factors."""
+    def relabel(self, codes: Mapping[Any, float], *, each: bool = False) -> PenaltySum:
+        """Return this penalty with the labels of ``given`` replaced by their codes.
 
-    def relabel(self, codes: Mapping[Any, float]) -> PenaltySum:
-        """Return this penalty with the labels of ``given`` replaced by their codes."""
-        factors, terms = [], []
-        for factor, term in self._pairs():
+        With ``each``, a term that is given ``"y"`` gets all codes, whether or not a batch has rows of them.
+        """
+        pairs = []
+        for factor, term in self.pairs:
             given = term.given
             if isinstance(given, Mapping):
                 unknown = [label for label in _labels(given) if label not in codes]
                 if unknown:
-                    raise ValueError(
-                        f"'given' must name classes of y, among {list_names(list(codes))}. "
-                        f"Got {list_names(unknown)}. Correct the label."
-                    )
+                    must = f"name classes of y, among {list_names(list(codes))}"
+                    raise ArgumentError("given", must, list_names(unknown), "Correct the label.")
                 given = {"y": [codes[label] for label in _labels(given)]}
-            factors.append(factor)
-            terms.append(Penalty(term.dependence, on=term.on, given=given, columns=term.columns))
-        return PenaltySum(terms, factors)
+            elif given == "y" and each:
+                given = {"y": list(codes.values())}
+            pairs.append((factor, Penalty(term.dependence, on=term.on, given=given, columns=term.columns)))
+        return _sum(pairs)
 
-    def _rows_of(self, y: Tensor | None, n: int) -> _RowsOf:
+    def _batch(
+        self,
+        z: Tensor | None,
+        prediction: Tensor | None,
+        s: Tensor | Sensitive,
+        y: Tensor | None,
+        weights: Tensor | None,
+    ) -> Batch:
+        s = as_sensitive(s)
         if not self.needs_y:
-            return {}
+            return Batch(z, prediction, s, {}, weights)
         if y is None:
-            raise ValueError(
-                "'y' must be passed to a penalty that is given levels of y. Got None. Pass the labels."
-            )
-        if len(y) != n:
-            raise ValueError(
-                f"'y' must have {n} rows like 's'. Got {len(y)}. Drop or align the missing rows first."
-            )
-        return {one.value: one.rows for one in split_labels(y).kept}
+            must = "be passed to a penalty that is given labels of y"
+            raise ArgumentError("y", must, None, "Pass the labels.")
+        if len(y) != len(s):
+            fix = "Drop or align the missing rows first."
+            raise ArgumentError("y", f"have {len(s)} rows like 's'", len(y), fix)
+        rows = {one.value: one.rows for one in split_labels(y).kept}
+        return Batch(z, prediction, s, rows, weights)
 
 
 class Penalty(_Penalty):
     """The dependence that training lowers: of the representation or the prediction, on S, perhaps given y.
 
     Without ``given`` it is the notion of demographic parity, D(Z, S); ``given="y"`` is that of equalized
-    odds, the mean of D(Z, S | y) over the levels of y; ``given={"y": 1}`` that of equal opportunity, D(Z, S |
+    odds, the mean of D(Z, S | y) over the labels of y; ``given={"y": 1}`` that of equal opportunity, D(Z, S |
     y = 1) as in the paper's appendix "Equal Opportunity and multiple sensitive attributes". Penalties add up
     and scale: ``Penalty(a) + 0.5 * Penalty(b)``.
 
@@ -240,9 +242,9 @@ class Penalty(_Penalty):
         Z, which binds every head; what the head returns (logits; values of a regression); or the probability
         that a classifier makes of its logits, which no stretching of their tails can hide.
     given : None, "y" or {"y": label or list of labels}, default=None
-        Levels of y within which the dependence is taken: of "y", those among the rows at hand (in training,
-        among all rows). A level with fewer than 11 rows in a batch adds nothing there (the mean is still over
-        all levels); the training history counts it, a call warns.
+        Labels of y within which the dependence is taken: of "y", those among the rows at hand (in training,
+        among all rows). A label with fewer than 11 rows in a batch adds nothing there (the mean is still over
+        all labels); the training history counts it, a call warns.
     columns : None or list, default=None
         None takes all sensitive columns jointly. A list of names is the sum over these columns, one by one;
         an entry that is itself a tuple of names is joint: ``[("age", "income"), "sex"]``.
@@ -272,48 +274,28 @@ class Penalty(_Penalty):
                 f"'dependence' must be a measure. Got {type(dependence).__name__}. "
                 "Take one of frhsic.dependence, such as HSIC()."
             )
+        name = type(dependence).__name__
         if not dependence.differentiable:
-            raise ValueError(
-                f"'dependence' must be differentiable. Got {type(dependence).__name__}, a measure for "
-                "reports. Take another measure, such as HSIC()."
-            )
+            got, fix = f"{name}, a measure for reports", "Take another measure, such as HSIC()."
+            raise ArgumentError("dependence", "be differentiable", got, fix)
         if not dependence.bounded_below:
-            raise ValueError(
-                f"'dependence' must be bounded below. Got {type(dependence).__name__}, an unbounded kernel "
-                "and estimator='unbiased': training would inflate what it looks at without end. "
-                "Use estimator='biased' or normalized=True."
+            raise ArgumentError(
+                "dependence",
+                "be bounded below",
+                f"{name}, an unbounded kernel and estimator='unbiased': training would inflate what it looks "
+                "at without end",
+                "Use estimator='biased' or normalized=True.",
             )
         if on not in ("representation", "prediction", "probability"):
-            raise ValueError(
-                f"'on' must be 'representation', 'prediction' or 'probability'. Got {on!r}. "
-                "Leave it out for the first."
-            )
-        if given is not None and given != "y" and not (isinstance(given, Mapping) and list(given) == ["y"]):
-            raise ValueError(
-                f"'given' must be None, 'y' or {{'y': label}}. Got {given!r}. "
-                "Write given='y' for equalized odds, given={'y': 1} for equal opportunity."
-            )
-        if isinstance(given, Mapping):
-            labels = _labels(given)
-            if not labels or not all(isinstance(label, (str, bool, int, float)) for label in labels):
-                raise ValueError(
-                    "'given' must name a label or a list of labels. Got none, or something else. "
-                    "Write given={'y': 1}."
-                )
-        if columns is not None and not (_is_list(columns) and all(map(_is_name, columns))):
-            raise ValueError(
-                "'columns' must be a list of names, or of tuples of names, or None. "
-                f"Got {columns!r}. Write columns=['age']."
-            )
-        if columns is not None and len(set(map(str, columns))) < len(columns):
-            raise ValueError(
-                f"'columns' must be distinct. Got {columns!r}. Scale a penalty to weigh it more."
-            )
+            must = "be 'representation', 'prediction' or 'probability'"
+            raise ArgumentError("on", must, repr(on), "Leave it out for the first.")
+        _check_given(given)
+        _check_columns(columns)
         self.dependence = dependence
         self.on: On = on
         self.given = given
         self.needs_y = given is not None
-        # What a part is asked for at every step: looked up once.
+        # Read at every step: looked up once.
         several = _labels(given) if isinstance(given, Mapping) else []
         self.label: Label | None = several[0] if len(several) == 1 else None
         self.columns = None
@@ -324,7 +306,12 @@ class Penalty(_Penalty):
         """Return the arguments, for the printed form."""
         return f"on={self.on!r}, given={self.given!r}, columns={self.columns!r}"
 
-    def _parts(self, rows: _RowsOf) -> Iterator[tuple[float, Penalty]]:
+    @property
+    def pairs(self) -> list[tuple[float, Penalty]]:  # type: ignore[override]
+        """The penalty itself, with the factor 1."""
+        return [(1.0, self)]
+
+    def _parts(self, labels: Collection[Label]) -> Iterator[tuple[float, Penalty]]:
         if self.given is None and self.columns is None:
             yield 1.0, self
             return
@@ -337,7 +324,7 @@ class Penalty(_Penalty):
         elif isinstance(self.given, Mapping):
             chosen = list(_labels(self.given))
         else:
-            chosen = list(rows)
+            chosen = list(labels)
         if len(sets) == len(chosen) == 1 and self.columns == sets[0] and self.given != "y":
             yield 1.0, self
             return
@@ -346,28 +333,17 @@ class Penalty(_Penalty):
                 given = None if label is None else {"y": label}
                 yield 1.0 / len(chosen), Penalty(self.dependence, on=self.on, given=given, columns=columns)
 
-    def _pairs(self) -> list[tuple[float, Penalty]]:
-        return [(1.0, self)]
-
     def _too_few(self, n: int) -> bool:
-        """Whether a level of y with n rows is left out."""
+        """Return whether a label of y with n rows is left out."""
         return n < max(MIN_ROWS, self.dependence.min_rows)
 
-    def _chosen(
-        self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Sensitive,
-        rows_of: _RowsOf,
-        weights: Tensor | None,
-        *,
-        scale_free: bool,
-    ) -> _Chosen:
-        """Return what the dependence is called with, for a part."""
-        of = z if self.on == "representation" else prediction
+    def _choose(self, batch: Batch, *, scale_free: bool) -> _Chosen:
+        """Return what the dependence of a part is called with."""
+        s, weights = batch.s, batch.weights
+        of = batch.z if self.on == "representation" else batch.prediction
         if of is None:
             name = "z" if self.on == "representation" else "prediction"
-            raise ValueError(f"'{name}' must be passed to a penalty on the {self.on}. Got None. Pass it.")
+            raise ArgumentError(name, f"be passed to a penalty on the {self.on}", None, "Pass it.")
         if of.ndim < 2:
             of = of.reshape(-1, 1)
         if self.on == "probability":
@@ -377,20 +353,18 @@ class Penalty(_Penalty):
         if self.columns is not None:
             unknown = [name for name in self.columns[0] if name not in s.names]
             if unknown:
-                raise ValueError(
-                    f"'columns' must be among the sensitive columns {list(s.names)}. Got {unknown}. "
-                    "Correct the names; an unnamed column is called 's', several 's0', 's1', ..."
+                fix = "Correct the names; an unnamed column is called 's', several 's0', 's1', ..."
+                raise ArgumentError(
+                    "columns", f"be among the sensitive columns {list(s.names)}", unknown, fix
                 )
             s = s.columns(self.columns[0])
         if self.label is None:
             return _Chosen(of, s, weights, len(s))
         for name, size in (("s", len(s)), ("weights", None if weights is None else len(weights))):
             if size not in (None, of.shape[-2]):
-                raise ValueError(
-                    f"'{name}' must have {of.shape[-2]} rows like 'z'. Got {size}. "
-                    "Drop or align the missing rows first."
-                )
-        rows = rows_of.get(self.label, _NONE).to(of.device)
+                fix = "Drop or align the missing rows first."
+                raise ArgumentError(name, f"have {of.shape[-2]} rows like 'z'", size, fix)
+        rows = batch.rows.get(self.label, _NONE).to(of.device)
         if weights is not None:
             rows = rows[weights[rows] > 0]
         return _Chosen(of[..., rows, :], s[rows], None if weights is None else weights[rows], len(rows))
@@ -415,15 +389,11 @@ class PenaltySum(_Penalty):
     def __init__(self, terms: Sequence[Penalty], factors: Sequence[float]) -> None:
         super().__init__()
         if not terms or len(terms) != len(factors) or not all(isinstance(term, Penalty) for term in terms):
-            raise ValueError(
-                f"'terms' must be penalties with one factor each. Got {len(terms)} terms and {len(factors)} "
-                "factors. Write a + 0.5 * b."
-            )
+            got = f"{len(terms)} terms and {len(factors)} factors"
+            raise ArgumentError("terms", "be penalties with one factor each", got, "Write a + 0.5 * b.")
         if not all(0 <= factor < math.inf for factor in factors):
-            raise ValueError(
-                f"'factors' must be non-negative numbers. Got {list(factors)}. "
-                "A negative factor would reward dependence."
-            )
+            fix = "A negative factor would reward dependence."
+            raise ArgumentError("factors", "be non-negative numbers", list(factors), fix)
         self.terms = nn.ModuleList(terms)
         self.factors = tuple(float(factor) for factor in factors)
         self.needs_y = any(term.needs_y for term in terms)
@@ -433,13 +403,14 @@ class PenaltySum(_Penalty):
         """Return the factors, for the printed form."""
         return f"factors={self.factors}"
 
-    def _parts(self, rows: _RowsOf) -> Iterator[tuple[float, Penalty]]:
-        for factor, term in self._pairs():
-            for own, part in term._parts(rows):
+    def _parts(self, labels: Collection[Label]) -> Iterator[tuple[float, Penalty]]:
+        for factor, term in self.pairs:
+            for own, part in term._parts(labels):
                 yield factor * own, part
 
-    def _pairs(self) -> list[tuple[float, Penalty]]:
-        return self.pairs
+
+def _sum(pairs: Sequence[tuple[float, Penalty]]) -> PenaltySum:
+    return PenaltySum([term for _, term in pairs], [factor for factor, _ in pairs])
 
 
 def default_penalty(
@@ -500,14 +471,26 @@ class _Chosen(NamedTuple):
     n: int
 
 
-def _is_list(names: object) -> bool:
-    return isinstance(names, (list, tuple)) and len(names) > 0
+def _check_given(given: Any) -> None:
+    if given is not None and given != "y" and not (isinstance(given, Mapping) and list(given) == ["y"]):
+        fix = "Write given='y' for equalized odds, given={'y': 1} for equal opportunity."
+        raise ArgumentError("given", "be None, 'y' or {'y': label}", repr(given), fix)
+    labels = _labels(given) if isinstance(given, Mapping) else [""]
+    if not labels or not all(isinstance(label, (str, bool, int, float)) for label in labels):
+        got = "none, or something else"
+        raise ArgumentError("given", "name a label or a list of labels", got, "Write given={'y': 1}.")
 
 
-def _is_name(entry: object) -> bool:
-    """Tell a name, or names that are taken jointly."""
-    several = entry if isinstance(entry, (list, tuple)) and entry else [entry]
-    return all(isinstance(name, str) for name in several)
+def _check_columns(columns: Any) -> None:
+    if columns is None:
+        return
+    entries = columns if isinstance(columns, (list, tuple)) and columns else [None]
+    names = [name for e in entries for name in (e if isinstance(e, (list, tuple)) and e else [e])]
+    if not all(isinstance(name, str) for name in names):
+        must = "be a list of names, or of tuples of names, or None"
+        raise ArgumentError("columns", must, repr(columns), "Write columns=['age'].")
+    if len(set(map(str, columns))) < len(columns):
+        raise ArgumentError("columns", "be distinct", repr(columns), "Scale a penalty to weigh it more.")
 
 
 def _labels(given: Mapping[str, Any]) -> list[Label]:
@@ -519,7 +502,8 @@ def _labels(given: Mapping[str, Any]) -> list[Label]:
     return list(label) if isinstance(label, (list, tuple)) else [label]
 
 
-def _named(s: Tensor | Sensitive) -> Sensitive:
+def as_sensitive(s: Tensor | Sensitive) -> Sensitive:
+    """Return S with names of its columns."""
     if isinstance(s, Sensitive):
         return s
     if not isinstance(s, Tensor):

@@ -385,7 +385,7 @@ def test_a_half_precision_batch_is_computed_in_full_precision():
             ),
         ),
         (
-            "must have the levels of 'zone'",
+            "must have the categories of 'zone'",
             lambda x, s: GlobalBatch(Penalty(FeatureHSIC())).calibrate(x[80:], None, s[80:])(x, None, s),
         ),
         (

@@ -22,7 +22,7 @@ import frhsic.estimators
 from frhsic import HSIC, FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, Penalty, Training
 from frhsic.data import to_generator, to_sensitive
 from frhsic.dependence import Adversary, Dependence
-from frhsic.estimators import _models
+from frhsic.estimators import _base
 from frhsic.kernels import Gaussian
 from frhsic.penalty import default_penalty
 
@@ -484,7 +484,7 @@ def test_an_unknown_class_in_the_penalty_is_refused(label):
 def test_only_classes_can_be_given():
     X, y, s = sample()
     penalty = Penalty(HSIC(), given="y")
-    with pytest.raises(ValueError, match=r"^'penalty' must not be given levels of y"):
+    with pytest.raises(ValueError, match=r"^'penalty' must not be given labels of y"):
         made("FRHSICRegressor", penalty=penalty).fit(X, y, sensitive_features=s)
     with pytest.raises(ValueError, match=r"^'y' must be passed"):
         made("FRHSICEncoder", penalty=penalty).fit(X, sensitive_features=s)
@@ -497,7 +497,7 @@ def test_a_rare_class_is_counted_by_its_own_name_in_the_history():
     labels = np.array(["no", "yes"], dtype=object)[y]
     labels[np.flatnonzero(y)[:5]] = "rare"
     model = made("FRHSICClassifier", penalty=Penalty(HSIC(), given="y"), batch_size=50)
-    with pytest.warns(UserWarning, match=r"with which a level of 5 rows has fewer\. Use batch_size=100 "):
+    with pytest.warns(UserWarning, match=r"with which a label of 5 rows has fewer\. Use batch_size=100 "):
         model.fit(X, labels, sensitive_features=s)
     for record in model.history_:
         assert dict(record["skipped"])["rare"] >= 1
@@ -757,7 +757,7 @@ def test_predictions_in_chunks_are_the_same(name, monkeypatch):
     X, _, _ = sample()
     model = fitted(name)
     whole = seen(model, X)
-    monkeypatch.setattr(_models, "_CHUNK", 7)
+    monkeypatch.setattr(_base, "_CHUNK", 7)
     np.testing.assert_allclose(seen(model, X), whole, rtol=1e-13, atol=1e-15)
 
 
@@ -974,7 +974,7 @@ def test_the_history_tells_each_epoch(name):
 
 def test_too_few_rows_to_set_aside_are_refused():
     X, y, s = sample()
-    with pytest.raises(ValueError, match=r"^'X' must have enough rows to set 4 aside"):
+    with pytest.raises(ValueError, match=r"^'X' must have enough rows to hold out 4"):
         made("FRHSICClassifier", early_stopping=True).fit(X[:10], y[:10], sensitive_features=s[:10])
 
 
@@ -985,7 +985,7 @@ def test_four_rows_set_aside_are_enough_and_fewer_are_refused(name, encoder):
     model = made(name, early_stopping=True, encoder=encoder)
     model.fit(X[:40], y[:40], sensitive_features=s[:40])
     assert model.history_[0]["validation_penalty"] is not None
-    with pytest.raises(ValueError, match=r"^'X' must have enough rows to set 4 aside"):
+    with pytest.raises(ValueError, match=r"^'X' must have enough rows to hold out 4"):
         model.fit(X[:30], y[:30], sensitive_features=s[:30])
 
 
@@ -996,7 +996,7 @@ def test_rows_set_aside_hold_the_same_share_of_each_class():
     for seed in range(5):
         model = made("FRHSICClassifier", penalty=penalty, early_stopping=True, batch_size=100, epochs=1)
         model.set_params(random_state=seed, training=Training(validation_fraction=0.5))
-        with pytest.warns(UserWarning, match="'batch_size' must give every level"):
+        with pytest.warns(UserWarning, match="'batch_size' must give every label"):
             model.fit(X, y, sensitive_features=s)
         assert model.history_[0]["validation_skipped"] == ((1, 1),)  # five of the ten
         assert model.history_[0]["skipped"] == ((1, 1),)
@@ -1006,7 +1006,7 @@ def test_early_stopping_that_cannot_see_the_penalty_is_refused():
     X, y, s = sample(200)
     y = (np.arange(200) % 3 == 0).astype(int)
     model = made("FRHSICClassifier", penalty=Penalty(HSIC(), given={"y": 1}), early_stopping=True)
-    with pytest.raises(ValueError, match=r"^'validation' must have enough rows of the levels of y"):
+    with pytest.raises(ValueError, match=r"^'validation' must have enough rows of the labels of y"):
         model.set_params(batch_size=100).fit(X, y, sensitive_features=s)
 
 

@@ -44,7 +44,8 @@ from frhsic.selection import (
     pareto_front,
 )
 from frhsic.selection import _search as module
-from frhsic.selection._judging import Held, Judge
+from frhsic.selection._held_out import HeldOut
+from frhsic.selection._judging import Judge
 
 N = 200
 FAST = {"encoder": (4,), "epochs": 2, "batch_size": 64, "learning_rate": 1e-2, "random_state": 0}
@@ -376,7 +377,7 @@ def test_the_lower_limit_of_several_columns_is_one_of_the_greatest_dependence():
     columns = {"age": s, "noise": rng.normal(size=len(s)), "other": rng.normal(size=len(s))}
     settings = {"scoring": None, "test": False, "tolerance": None, "representation": False, "seed": 0}
     judge = Judge(on="prediction", dependence=None, **settings)
-    point, found = judge(model, Held(X, y, to_sensitive(columns), None))
+    point, found = judge(model, HeldOut(X, y, to_sensitive(columns), None))
     probability = model.predict_proba(X)[:, 1]
     limits = {
         level: max(
@@ -404,7 +405,7 @@ def test_a_model_that_predicts_a_constant_has_no_dependence():
             parameter.zero_()
     settings = {"scoring": None, "test": True, "tolerance": 0.01, "representation": True, "seed": 0}
     judge = Judge(on="prediction", dependence=None, **settings)
-    point, found = judge(model, Held(X, y, to_sensitive(s), None))
+    point, found = judge(model, HeldOut(X, y, to_sensitive(s), None))
     assert (point.dependence, point.lower, point.upper) == (0.0, 0.0, 0.0)
     assert {found[name] for name in ("gdp", "hsic_high", "hsic_z", "r2_ridge", "r2_boosted")} == {0.0}
     assert point.test.pvalue == 1.0
@@ -634,7 +635,7 @@ def test_routing_brings_sensitive_features_and_weights_into_a_search_within_cros
     ("settings", "error", "words"),
     [
         ({"lams": [1.0]}, ValueError, r"'budgets' must be None where 'lams' is given\. Got both\. Leave one"),
-        ({"budgets": []}, ValueError, r"'budgets' must hold at least one strength\. Got none\. Leave"),
+        ({"budgets": []}, ValueError, r"'budgets' must hold at least one budget\. Got none\. Leave"),
         ({"estimator": Watching()}, TypeError, r"'estimator' must be .* Got Watching\. Put one of them last"),
         (
             {"estimator": make_pipeline(CLASSIFIER, Watching())},
@@ -646,7 +647,7 @@ def test_routing_brings_sensitive_features_and_weights_into_a_search_within_cros
         (
             {"validation": 0.05},
             ValueError,
-            r"'validation' must set aside at least 20 rows .* Got 10\. 200 rows",
+            r"'validation' must hold out at least 20 rows .* Got 10\. 200 rows",
         ),
         (
             {"validation": "some"},
@@ -724,5 +725,5 @@ def test_rows_that_do_not_belong_together_are_refused_at_once():
     # A column that varies overall, but not among the rows set aside.
     rare = np.zeros(N)
     rare[0] = 1.0
-    with pytest.raises(ValueError, match=r"'sensitive_features' must vary among the rows set aside\. Got"):
+    with pytest.raises(ValueError, match=r"'sensitive_features' must vary among the held-out rows\. Got"):
         search().fit(X, y, sensitive_features=rare)

@@ -373,7 +373,7 @@ def test_given_is_refused_where_most_rows_would_be_left_out():
     "form", ["csr_matrix", "csr_array", "csc_array", "coo_array", "dok_array", "lil_matrix"]
 )
 def test_sparse_rows_give_what_dense_rows_give(make, form, monkeypatch):
-    monkeypatch.setattr("frhsic.estimators._models._CHUNK", 32)
+    monkeypatch.setattr("frhsic.estimators._base._CHUNK", 32)
     jobs = np.random.default_rng(0).choice(list("abcde"), (100, 2))
     sparse = getattr(scipy.sparse, form)(OneHotEncoder().fit_transform(jobs))
     dense, y, age = sparse.toarray(), AGES[:100] % 2, AGES[:100]
@@ -422,7 +422,7 @@ def test_a_penalty_on_five_rows_warns_that_it_acts_on_chance():
     with pytest.warns(UserWarning, match="'X' has 5 rows to train on: .* mostly chance"):
         FRHSICClassifier(lam=1.0, epochs=1).fit(X, y, sensitive_features=age)
     FRHSICClassifier(lam=0, epochs=1).fit(X, y)
-    message = r"'y' must have 11 rows of every level .* Got a level of 2 rows\. Pass more rows"
+    message = r"'y' must have 11 rows of every label .* Got a label of 2 rows\. Pass more rows"
     with pytest.warns(UserWarning, match="mostly chance"), pytest.raises(ValueError, match=message):
         FRHSICClassifier(penalty=Penalty(HSIC(), given="y"), lam=1.0).fit(X, y, sensitive_features=age)
 

@@ -17,9 +17,12 @@ from frhsic import baselines
 from frhsic.baselines import Method
 from frhsic.data import Sensitive
 from frhsic.dependence import EIPM, HSIC, Adversary
-from frhsic.engine import Rows, Training, TrainingError, make_net, train
+from frhsic.engine import Training, TrainingError, make_net
 from frhsic.engine.nets import Net, Stack, binary_cross_entropy, cross_entropy, squared_error
+from frhsic.engine.options import Options
 from frhsic.engine.path import train_path
+from frhsic.engine.rows import Rows
+from frhsic.engine.train import train
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
 from frhsic.kernels import Gaussian
 from frhsic.penalty import Penalty, budget_penalty, default_penalty
@@ -63,23 +66,25 @@ def both(
     epochs=EPOCHS,
     **training,
 ):
-    """Train the strengths in one stack, and one after the other."""
+    """Train with all penalty weights in one stack, and one after the other."""
     rows = table() if rows is None else rows
-    settings = {
-        "penalty": penalty,
-        "epochs": epochs,
-        "batch_size": 48,
-        "learning_rate": 1e-2,
-        "training": training.pop("training", None) or Training(**training),
-        "validation": validation,
-    }
+    options = Options(
+        penalty,
+        lams,
+        epochs=epochs,
+        batch_size=48,
+        learning_rate=1e-2,
+        training=training.pop("training", None) or Training(**training),
+    )
     start = make()
     before = copy.deepcopy(start.state_dict())
-    stacked = train_path(start, loss, rows, lams=lams, generator=generator(2), **settings)
+    stacked = train_path(start, loss, rows, options, generator=generator(2), validation=validation)
     assert all(torch.equal(value, before[name]) for name, value in start.state_dict().items())
-    apart = [
-        train(copy.deepcopy(start), loss, rows, lam=lam, generator=generator(2), **settings) for lam in lams
-    ]
+    apart = []
+    for lam in lams:
+        one = dataclasses.replace(options, lams=[lam])
+        model = copy.deepcopy(start)
+        apart.append(train(model, loss, rows, one, generator=generator(2), validation=validation))
     return stacked, apart
 
 
@@ -235,18 +240,10 @@ def test_each_net_of_a_stack_stops_early_when_it_would_have_alone():
 
 
 def test_one_net_that_diverges_stops_them_all_and_is_named():
+    penalty = Penalty(EIPM(Gaussian(1.0), 0.5))
+    options = Options(penalty, [0.0, 1e300], epochs=5, batch_size=48, learning_rate=1.0)
     with pytest.raises(TrainingError, match=r"smaller lam \(now 1e\+300\)"):
-        train_path(
-            net(),
-            binary_cross_entropy,
-            table(),
-            lams=[0.0, 1e300],
-            penalty=Penalty(EIPM(Gaussian(1.0), 0.5)),
-            epochs=5,
-            batch_size=48,
-            learning_rate=1.0,
-            generator=generator(),
-        )
+        train_path(net(), binary_cross_entropy, table(), options, generator=generator())
 
 
 # Checkpoints of a path
@@ -281,11 +278,13 @@ PATHS = {
 
 
 def checkpointed(name, path):
-    options = dict(PATHS[name])
-    training = Training(checkpoint=path, every=options.pop("every", None), patience=2)
-    make = options.pop("make", net)
-    settings = {"epochs": 7, "batch_size": 48, "learning_rate": 1e-2, "training": training}
-    return train_path(make(), binary_cross_entropy, table(), generator=generator(2), **settings, **options)
+    settings = dict(PATHS[name])
+    training = Training(checkpoint=path, every=settings.pop("every", None), patience=2)
+    make, validation = settings.pop("make", net), settings.pop("validation", None)
+    options = Options(**settings, epochs=7, batch_size=48, learning_rate=1e-2, training=training)
+    return train_path(
+        make(), binary_cross_entropy, table(), options, generator=generator(2), validation=validation
+    )
 
 
 def stopped_at(step, name, path):
@@ -492,18 +491,12 @@ def test_a_path_is_repeatable_and_follows_its_random_state():
 
 
 def test_each_budget_is_trained_in_a_stack_as_beside_the_unconstrained_net_alone():
-    settings = {
-        "penalty": budget_penalty(classes=True),
-        "epochs": EPOCHS,
-        "batch_size": 48,
-        "learning_rate": 1e-2,
-    }
     rows = table()
 
     def path(*budgets):
-        return train_path(
-            net(), binary_cross_entropy, rows, budgets=budgets, generator=generator(2), **settings
-        )
+        penalty = budget_penalty(classes=True)
+        options = Options(penalty, budgets=budgets, epochs=EPOCHS, batch_size=48, learning_rate=1e-2)
+        return train_path(net(), binary_cross_entropy, rows, options, generator=generator(2))
 
     free, weak, strong = path(0.5, 0.1)
     for budget, stacked in ((0.5, weak), (0.1, strong)):
@@ -518,22 +511,16 @@ def test_each_budget_is_trained_in_a_stack_as_beside_the_unconstrained_net_alone
     "strengths", [{}, {"lams": [1.0], "budgets": [0.5]}, {"lams": []}, {"budgets": []}], ids=str
 )
 def test_a_path_takes_either_strengths_or_budgets(strengths):
+    options = Options(default_penalty(), **strengths)
     with pytest.raises(
         ValueError, match=r"^'lams' or 'budgets' must be given, one of them and not empty\. Got"
     ):
-        train_path(
-            net(),
-            binary_cross_entropy,
-            table(),
-            penalty=default_penalty(),
-            generator=generator(),
-            **strengths,
-        )
+        train_path(net(), binary_cross_entropy, table(), options, generator=generator())
 
 
 def test_budgets_need_something_to_bound():
     with pytest.raises(ValueError, match=r"^'penalty' must be passed for budgets\. Got None\."):
-        train_path(net(), binary_cross_entropy, table(), budgets=[0.5], penalty=None, generator=generator())
+        train_path(net(), binary_cross_entropy, table(), Options(budgets=[0.5]), generator=generator())
 
 
 def test_a_stack_prints_the_layers_by_which_a_checkpoint_knows_it():

@@ -23,8 +23,12 @@ from frhsic import (
 from frhsic.data import Sensitive
 from frhsic.datasets import make_u_shaped
 from frhsic.dependence import Adversary, Dependence
-from frhsic.engine import Passes, Rows, TrainingError, make_net, train
+from frhsic.engine import TrainingError, make_net
 from frhsic.engine.nets import squared_error
+from frhsic.engine.options import Options
+from frhsic.engine.passes import Passes
+from frhsic.engine.rows import Rows
+from frhsic.engine.train import train
 from frhsic.sources import open_source, shuffle, write_table
 
 MODELS = [FRHSICClassifier, FRHSICRegressor, FRHSICEncoder]
@@ -81,9 +85,9 @@ def test_parts_share_weights_optimizer_and_scales():
     parts = [Rows(x[rows], x[rows, 0], s[rows]) for rows in torch.arange(80).split(40)]
     net = make_net(2, 1, encoder=(4,), generator=g)
     twin = copy.deepcopy(net)
-    passes = Passes(net, squared_error, parts[0], lam=5.0, penalty=Penalty(HSIC()), generator=g)
+    passes = Passes(net, squared_error, parts[0], Options(Penalty(HSIC()), [5.0]), generator=g)
     for part in parts * 3:
-        passes.over(part)
+        passes.train_on(part)
     penalty = Penalty(HSIC()).calibrate(twin(parts[0].x)[0], None, parts[0].s, side="s")
     adam = torch.optim.Adam(twin.parameters(), lr=1e-3)
     for part in parts * 3:
@@ -199,7 +203,7 @@ def test_every_class_has_its_term_where_the_penalty_is_given_y():
     rows = y == 0
     for model in (FRHSICClassifier, FRHSICEncoder):
         made = model(**SMALL, penalty=Penalty(HSIC(), given="y"))
-        with pytest.warns(UserWarning, match="a level of 0 rows"):
+        with pytest.warns(UserWarning, match="a label of 0 rows"):
             made.partial_fit(X[rows], y[rows], classes=[0, 1], sensitive_features=s[rows])
         made.partial_fit(X, y, sensitive_features=s)
         assert [term.given for term in made.penalty_.terms] == [{"y": 0.0}, {"y": 1.0}]
@@ -304,7 +308,7 @@ def test_training_that_fails_leaves_the_model_as_it_was(monkeypatch):
         raise TrainingError("stopped")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Passes, "over", fails)
+        patch.setattr(Passes, "train_on", fails)
         with pytest.raises(TrainingError):
             model.partial_fit(X, y, sensitive_features=s)
     assert np.array_equal(model.decision_function(X), before)
@@ -375,9 +379,10 @@ def test_passes_draw_what_train_draws_first():
     g = torch.Generator().manual_seed(0)
     rows = Rows(torch.randn(64, 2, generator=g), torch.randn(64, generator=g))
     nets = [make_net(2, 1, generator=torch.Generator().manual_seed(1)) for _ in range(2)]
-    train(nets[0], squared_error, rows, epochs=1, batch_size=16, generator=torch.Generator().manual_seed(2))
+    options = Options(epochs=1, batch_size=16)
+    train(nets[0], squared_error, rows, options, generator=torch.Generator().manual_seed(2))
     seed = torch.Generator().manual_seed(2)
-    Passes(nets[1], squared_error, rows, batch_size=16, generator=seed).over(rows)
+    Passes(nets[1], squared_error, rows, options, generator=seed).train_on(rows)
     for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
         assert torch.equal(a, b)
 

@@ -26,9 +26,11 @@ from frhsic import HSIC, FRHSICClassifier, Penalty, Training, _progress
 from frhsic import _tensorfile as tensorfile
 from frhsic.data import Sensitive
 from frhsic.dependence import Adversary, Dependence
-from frhsic.engine import Rows, TrainingError, checkpoint, make_net, train
+from frhsic.engine import TrainingError, checkpoint, make_net
 from frhsic.engine.nets import Net, binary_cross_entropy, cross_entropy, squared_error
-from frhsic.engine.train import batches
+from frhsic.engine.options import Options
+from frhsic.engine.rows import Rows, make_batches
+from frhsic.engine.train import train
 from frhsic.kernels import Gaussian
 
 N, BATCH, RATE = 100, 32, 1e-2
@@ -57,11 +59,12 @@ def net(seed=0, dropout=False):
 
 def run(rows=None, *, dropout=False, seed=0, **changes):
     rows = table() if rows is None else rows
-    settings = {"lam": 1.0, "penalty": Penalty(HSIC()), "epochs": 3, "batch_size": BATCH} | changes
-    settings.setdefault("learning_rate", RATE)
+    settings = {"penalty": Penalty(HSIC()), "epochs": 3, "batch_size": BATCH, "learning_rate": RATE} | changes
     loss = settings.pop("loss", binary_cross_entropy)
     model = settings.pop("net", None) or net(dropout=dropout)
-    return train(model, loss, rows, generator=generator(seed), **settings)
+    validation = settings.pop("validation", None)
+    options = Options(lams=[settings.pop("lam", 1.0)], **settings)
+    return train(model, loss, rows, options, generator=generator(seed), validation=validation)
 
 
 def weights_of(module):
@@ -85,21 +88,21 @@ def close(actual, expected, tolerance=1e-6):
 
 def test_batches_are_full_but_for_a_last_one_between_half_and_one_and_a_half():
     for n, size in itertools.product(range(1, 60), (1, 2, 3, 7, 10, 100)):
-        parts = batches(n, size, generator(n))
+        parts = make_batches(n, size, generator(n))
         assert sorted(torch.cat(parts).tolist()) == list(range(n))
         lengths = [len(part) for part in parts]
         assert set(lengths[:-1]) <= {size}
         assert lengths[-1] < max(1.5 * size, size + 4)
         assert len(parts) == 1 or lengths[-1] >= max(size / 2, min(4, size))
-        assert [len(part) for part in batches(n, size, None)] == lengths
+        assert [len(part) for part in make_batches(n, size, None)] == lengths
 
 
 def test_batches_are_drawn_from_the_generator_and_in_order_without_one():
-    assert torch.cat(batches(50, 8, None)).tolist() == list(range(50))
+    assert torch.cat(make_batches(50, 8, None)).tolist() == list(range(50))
     g = generator()
-    first, second = (torch.cat(batches(50, 8, g)).tolist() for _ in range(2))
+    first, second = (torch.cat(make_batches(50, 8, g)).tolist() for _ in range(2))
     assert first != second
-    assert first == torch.cat(batches(50, 8, generator())).tolist()
+    assert first == torch.cat(make_batches(50, 8, generator())).tolist()
 
 
 @pytest.mark.parametrize("lead", [(), (2, 3)])
@@ -398,7 +401,7 @@ def test_levels_with_too_few_rows_are_left_out_and_counted():
     labels = rows.labels.clone()
     labels[torch.arange(100) % 12 == 0] = 2  # nine rows
     rare = dataclasses.replace(rows, labels=labels)
-    with pytest.warns(UserWarning, match=r"a level of 9 rows has fewer\. Use batch_size=100 "):
+    with pytest.warns(UserWarning, match=r"a label of 9 rows has fewer\. Use batch_size=100 "):
         done = run(rare, penalty=Penalty(HSIC(), given="y"))
     for record in done.history:
         counts = dict(record.skipped)
@@ -406,7 +409,7 @@ def test_levels_with_too_few_rows_are_left_out_and_counted():
         assert len(record.terms) == 3
     for measure in (HSIC(), Adversary((4,))):  # a penalty that never acts is no penalty
         with pytest.raises(
-            ValueError, match=r"^'y' must have 11 rows of every level .* Got a level of 9 rows"
+            ValueError, match=r"^'y' must have 11 rows of every label .* Got a label of 9 rows"
         ):
             run(rare, penalty=Penalty(measure, given={"y": 2}))
 
@@ -416,7 +419,7 @@ def test_a_plain_call_warns_of_levels_left_out():
     labels = (torch.arange(100) < 10).long()
     penalty = Penalty(HSIC(), given={"y": 1})
     with pytest.warns(
-        UserWarning, match=r"^1 levels of y with fewer than 11 rows .*'1'\. Use larger batches"
+        UserWarning, match=r"^1 labels of y with fewer than 11 rows .*'1'\. Use larger batches"
     ):
         assert penalty(rows.x, None, rows.s, labels) == 0
     with warnings.catch_warnings():
@@ -928,13 +931,15 @@ BAR = textwrap.dedent("""
     import sys, time
     import torch
     from torch.optim.optimizer import register_optimizer_step_pre_hook
-    from frhsic.engine import Rows, make_net, train
-    from frhsic.engine.nets import squared_error
+    from frhsic.engine.nets import make_net, squared_error
+    from frhsic.engine.options import Options
+    from frhsic.engine.rows import Rows
+    from frhsic.engine.train import train
 
     x = torch.randn(64, 2)
     for pause in (0.02, 0.3):
         handle = register_optimizer_step_pre_hook(lambda *_: time.sleep(pause))
-        train(make_net(2, 1), squared_error, Rows(x, x[:, 0]), epochs=9, generator=torch.Generator())
+        train(make_net(2, 1), squared_error, Rows(x, x[:, 0]), Options(epochs=9), generator=torch.Generator())
         handle.remove()
         print("MARK", file=sys.stderr, flush=True)
 """)

@@ -1,20 +1,8 @@
 """Training: networks, losses, minibatches, checkpoints."""
 
 from frhsic.engine.global_batch import GlobalBatch
-from frhsic.engine.nets import Net, make_net
-from frhsic.engine.path import train_path
-from frhsic.engine.train import Passes, Record, Rows, Trained, Training, TrainingError, train
+from frhsic.engine.guards import TrainingError
+from frhsic.engine.nets import make_net
+from frhsic.engine.options import Training
 
-__all__ = [
-    "GlobalBatch",
-    "Net",
-    "Passes",
-    "Record",
-    "Rows",
-    "Trained",
-    "Training",
-    "TrainingError",
-    "make_net",
-    "train",
-    "train_path",
-]
+__all__ = ["GlobalBatch", "Training", "TrainingError", "make_net"]

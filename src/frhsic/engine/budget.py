@@ -11,6 +11,8 @@ from torch import Tensor
 
 # An epoch is within its budget up to this: the multipliers keep it on the limit, not below.
 FEASIBLE: Final = 1.05
+MET: Final = 1.15  # times its budget: what a model may have without a warning
+BUDGET: Final = 0.1  # of the estimators, where neither a budget nor a penalty weight is given
 
 _FIRST: Final = 0.1  # of the multipliers, in units of the loss
 _MOST: Final = 1e3  # beyond, a budget is out of reach, and nothing but noise is left of the loss

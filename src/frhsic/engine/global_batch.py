@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from frhsic._checks import ArgumentError
 from frhsic.collectives import all_rows, all_sum, n_processes
 from frhsic.data import Sensitive
 from frhsic.kernels import Kernel, default_kernel
-from frhsic.penalty import Penalty, PenaltySum, PenaltyValue, Side, _named, _RowsOf
+from frhsic.penalty import Batch, Penalty, PenaltySum, PenaltyValue, Side, as_sensitive
 from frhsic.sketching import FeatureHSIC
 
 if TYPE_CHECKING:
@@ -57,15 +58,17 @@ class GlobalBatch(nn.Module):
             raise TypeError(
                 f"'penalty' must be a Penalty. Got {type(penalty).__name__}. Write Penalty(FeatureHSIC())."
             )
-        for _, term in penalty._pairs():
+        for _, term in penalty.pairs:
             if type(term.dependence) is not FeatureHSIC:
-                raise ValueError(
-                    "'penalty' must be of FeatureHSIC: a sum over rows can be added up over processes. "
-                    f"Got {type(term.dependence).__name__}. Write Penalty(FeatureHSIC(...))."
+                raise ArgumentError(
+                    "penalty",
+                    "be of FeatureHSIC: a sum over rows can be added up over processes",
+                    type(term.dependence).__name__,
+                    "Write Penalty(FeatureHSIC(...)).",
                 )
         self.penalty = penalty
         self.group = group
-        self._levels: Mapping[str, Tensor] | None = None
+        self._categories: Mapping[str, Tensor] | None = None
 
     def calibrate(
         self,
@@ -84,14 +87,15 @@ class GlobalBatch(nn.Module):
         All rows are taken if there are at most 16,384, else as many random ones. See
         :meth:`frhsic.dependence.Dependence.calibrate` for ``freeze`` and ``side``.
         """
-        s = _named(s)
-        self._refuse_other_columns(s)
-        levels = {
+        s = as_sensitive(s)
+        self._check_columns(s)
+        by_equality = self._by_equality(s)
+        categories = {
             name: self._union(s.values[:, j], labels)
             for j, (name, labels) in enumerate(
                 zip(s.names, s.categories or (None,) * len(s.names), strict=True)
             )
-            if name in self._by_equality(s)
+            if name in by_equality
         }
         if generator is not None:
             # One seed for all, from the generator of the first process.
@@ -105,13 +109,13 @@ class GlobalBatch(nn.Module):
             rows = mixed[: -(-_MOST * len(s) // total)].to(rows)
         values = all_rows(s.values[rows], self.group)
         union = Sensitive(values, s.names, s.kinds, s.categories)
-        z, prediction = (None if x is None else self._gathered(x, rows) for x in (z, prediction))
+        z, prediction = (None if x is None else self._gather(x, rows) for x in (z, prediction))
         y, weights = (None if x is None else all_rows(x[rows], self.group) for x in (y, weights))
         fixed = self.penalty.calibrate(
             z, prediction, union, y, generator, weights=weights, freeze=freeze, side=side
         )
         other = GlobalBatch(fixed, group=self.group)
-        other._levels = levels
+        other._categories = categories
         return other
 
     def forward(
@@ -133,41 +137,33 @@ class GlobalBatch(nn.Module):
         y: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> PenaltyValue:
-        """Return the same with the value of each term, and the levels of y with too few rows in all."""
-        if self._levels is None:
-            raise ValueError(
-                "'penalty' must be calibrated, so that all processes have the same scales. "
-                "Got rules. Call penalty.calibrate(z, prediction, s) in all processes first."
+        """Return the total, the value of each term, and the labels of y with too few rows in all."""
+        if self._categories is None:
+            raise ArgumentError(
+                "penalty",
+                "be calibrated, so that all processes have the same scales",
+                "rules",
+                "Call penalty.calibrate(z, prediction, s) in all processes first.",
             )
-        s = _named(s)
-        # A process without rows has no levels.
-        rows = self.penalty._rows_of(y, len(s)) if len(s) else {}
-        device = s.values.device.type
-        with torch.autocast(device, enabled=False):  # bfloat16 has too few digits for centring
-            return self._evaluated(z, prediction, s, rows, weights)
+        s = as_sensitive(s)
+        batch = Batch(z, prediction, s, {}, weights)
+        if len(s):  # a process without rows has no labels
+            batch = self.penalty._batch(z, prediction, s, y, weights)
+        with torch.autocast(s.values.device.type, enabled=False):  # bfloat16 has too few digits for centring
+            return self._evaluate(batch)
 
-    def _evaluated(
-        self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Sensitive,
-        rows: _RowsOf,
-        weights: Tensor | None,
-    ) -> PenaltyValue:
-        parts = [
-            self._part(factor, part, z, prediction, s, rows, weights)
-            for factor, part in self.penalty._parts(rows)
-        ]
-        measures = self._bound(parts)
+    def _evaluate(self, batch: Batch) -> PenaltyValue:
+        parts = [self._part(factor, part, batch) for factor, part in self.penalty._parts(batch.rows)]
+        measures = self._bind(parts)
         moments = [
             measure._moments(part.z, part.s, part.w) for measure, part in zip(measures, parts, strict=True)
         ]
         # Without weights both sums are the same, and the biased form needs only one.
-        apart = [weights is not None and measure.debiased for measure in measures]
+        apart = [batch.weights is not None and measure.debiased for measure in measures]
         flat = [part.n_rows for part in parts]
         for each, both in zip(moments, apart, strict=True):
             flat += [x for one in each for x in (one.first, one.second)[: 1 + both]]
-        sums = iter(self._summed(flat))
+        sums = iter(self._add_up(flat))
         counts = [round(next(sums).detach().item()) for _ in parts]
         total: Tensor | None = None
         values, skipped = [], []
@@ -183,36 +179,24 @@ class GlobalBatch(nn.Module):
             else:
                 least = 4 if measure.debiased else measure.min_rows
                 if n < least:
-                    raise ValueError(
-                        f"'z' must have at least {least} rows in all processes together. "
-                        f"Got {n}. Use larger batches."
-                    )
+                    must = f"have at least {least} rows in all processes together"
+                    raise ArgumentError("z", must, n, "Use larger batches.")
                 value = measure.of_moments(reduced).to(part.like.dtype)
             values.append(value)
             total = part.factor * value if total is None else total + part.factor * value
         assert total is not None  # noqa: S101  (a penalty has at least one term)
         return PenaltyValue(total, tuple(values), tuple(skipped))
 
-    def _part(
-        self,
-        factor: float,
-        part: Penalty,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Sensitive,
-        rows: _RowsOf,
-        weights: Tensor | None,
-    ) -> _Part:
-        """Return the rows of one term, and one of no weight for each level that s may have anywhere."""
-        chosen = part._chosen(z, prediction, s, rows, weights, scale_free=False)
+    def _part(self, factor: float, part: Penalty, batch: Batch) -> _Part:
+        """Return the rows of one term, and one of no weight for each category that s may have anywhere."""
+        chosen = part._choose(batch, scale_free=False)
         like = chosen.z.float() if chosen.z.dtype in (torch.bfloat16, torch.float16) else chosen.z
         s = chosen.s
         n = like.shape[-2]
         for name, size in (("s", len(s)), ("weights", n if chosen.weights is None else len(chosen.weights))):
             if size != n:
-                raise ValueError(
-                    f"'{name}' must have {n} rows like 'z'. Got {size}. Drop or align the missing rows first."
-                )
+                fix = "Drop or align the missing rows first."
+                raise ArgumentError(name, f"have {n} rows like 'z'", size, fix)
         x = s.values.double()
         w = torch.ones_like(x[:, 0]) if chosen.weights is None else chosen.weights.to(x)
         count = (w > 0).sum().to(x)
@@ -225,25 +209,27 @@ class GlobalBatch(nn.Module):
         return _Part(factor, part, _measure(part), like, of, every, w, count)
 
     def _ghosts(self, s: Sensitive) -> Tensor:
-        """Return rows of s with every level that some process may have: columns of features are by level."""
-        assert self._levels is not None  # noqa: S101
-        known = [self._levels.get(name) for name in s.names]
-        size = max([len(levels) for levels in known if levels is not None], default=0)
+        """Return rows of s with every category of any process: features have a column for each."""
+        assert self._categories is not None  # noqa: S101
+        known = [self._categories.get(name) for name in s.names]
+        size = max([len(values) for values in known if values is not None], default=0)
         ghosts = torch.zeros((size, len(known)), dtype=torch.float64, device=s.values.device)
-        for j, levels in enumerate(known):
-            if levels is None:
+        for j, values in enumerate(known):
+            if values is None:
                 continue
-            levels = levels.to(ghosts)
-            if not bool(torch.isin(s.values[:, j].double(), levels).all()):
-                raise ValueError(
-                    f"'s' must have the levels of '{s.names[j]}' that it had in calibrate. Got others. "
-                    "Calibrate on rows of all levels, or pass a Sensitive with its categories."
+            values = values.to(ghosts)
+            if not bool(torch.isin(s.values[:, j].double(), values).all()):
+                raise ArgumentError(
+                    "s",
+                    f"have the categories of '{s.names[j]}' that it had in calibrate",
+                    "others",
+                    "Calibrate on rows of all categories, or pass a Sensitive with its categories.",
                 )
-            ghosts[:, j] = levels[0]
-            ghosts[: len(levels), j] = levels
+            ghosts[:, j] = values[0]
+            ghosts[: len(values), j] = values
         return ghosts
 
-    def _bound(self, parts: Sequence[_Part]) -> list[FeatureHSIC]:
+    def _bind(self, parts: Sequence[_Part]) -> list[FeatureHSIC]:
         """Return the measure of each part with every rule resolved on the global batch."""
         measures = [copy.copy(part.measure) for part in parts]  # a deep copy would cut the graph
         rules: list[tuple[FeatureHSIC, str, Kernel, Tensor, Tensor]] = []
@@ -251,16 +237,16 @@ class GlobalBatch(nn.Module):
             measure.kernel_s = measure.kernel_s or default_kernel(part.s.kinds)
             sides = ("kernel_z", measure.kernel_z, part.z), ("kernel_s", measure.kernel_s, part.s.values)
             for name, kernel, x in sides:
-                _refuse_rules(kernel)
+                _check_rules(kernel)
                 if not (kernel.fixed and kernel.anchored):
                     rules.append((measure, name, kernel, x, part.w))
         if not rules:
             return measures
         sums = [w[:, None] * x for *_, x, w in rules]
-        both = self._summed([w.sum() for *_, w in rules] + [x.sum(dim=-2) for x in sums])
+        both = self._add_up([w.sum() for *_, w in rules] + [x.sum(dim=-2) for x in sums])
         totals, means = both[: len(rules)], both[len(rules) :]
         means = [mean / total for mean, total in zip(means, totals, strict=True)]
-        variances = self._summed(
+        variances = self._add_up(
             [
                 (w[:, None] * (x - mean.unsqueeze(-2)).square()).sum(dim=-2)
                 for (*_, x, w), mean in zip(rules, means, strict=True)
@@ -274,13 +260,13 @@ class GlobalBatch(nn.Module):
             setattr(measure, name, kernel.bind(torch.stack((mean - sd, mean + sd), dim=-2)))
         return measures
 
-    def _summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def _add_up(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Return the sum of each over all processes, in one exchange."""
         total = all_sum(torch.cat([x.reshape(-1) for x in tensors]), self.group)
         parts = total.split([x.numel() for x in tensors])
         return [part.reshape(x.shape) for part, x in zip(parts, tensors, strict=True)]
 
-    def _gathered(self, x: Tensor, rows: Tensor) -> Tensor:
+    def _gather(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return rows of all processes of x ``(..., n, d)``."""
         x = x.unsqueeze(-1) if x.ndim < 2 else x
         return all_rows(x[..., rows, :].movedim(-2, 0), self.group).movedim(0, -2)
@@ -293,22 +279,23 @@ class GlobalBatch(nn.Module):
     def _by_equality(self, s: Sensitive) -> set[str]:
         """Return the names of the columns that some term compares by equality."""
         names: set[str] = set()
-        for _, part in self.penalty._pairs():
+        for _, part in self.penalty.pairs:
             for columns in (s.names,) if part.columns is None else part.columns:
                 seen = s.columns((columns,) if isinstance(columns, str) else columns)
                 kernel = _measure(part).kernel_s or default_kernel(seen.kinds)
                 names |= {seen.names[j] for j in kernel.split_equality(len(seen.names))[0]}
         return names
 
-    def _refuse_other_columns(self, s: Sensitive) -> None:
-        what = f"{s.names}{s.kinds}{s.categories}{[repr(term) for _, term in self.penalty._pairs()]}"
+    def _check_columns(self, s: Sensitive) -> None:
+        what = f"{s.names}{s.kinds}{s.categories}{[repr(term) for _, term in self.penalty.pairs]}"
         mark = int.from_bytes(hashlib.sha256(what.encode()).digest()[:7], "big")
         marks = all_rows(torch.tensor([mark], device=s.values.device), self.group)
         if not bool((marks == mark).all()):
-            raise ValueError(
-                "'s' must have the same columns, kinds and categories in all processes, and 'penalty' be the "
-                f"same. Got others in {int((marks != mark).sum())} of {n_processes(self.group)}. "
-                "Give labels their codes on all rows before these are shared out."
+            raise ArgumentError(
+                "s",
+                "have the same columns, kinds and categories in all processes, and 'penalty' be the same",
+                f"others in {int((marks != mark).sum())} of {n_processes(self.group)}",
+                "Give labels their codes on all rows before these are shared out.",
             )
 
 
@@ -330,11 +317,14 @@ def _measure(penalty: Penalty) -> FeatureHSIC:
     return penalty.dependence
 
 
-def _refuse_rules(kernel: Kernel) -> None:
-    """Refuse rules that no sums over rows resolve."""
+def _check_rules(kernel: Kernel) -> None:
+    """Raise ArgumentError for rules that no sums over rows resolve."""
     for part, _ in kernel.parts():
         if part.row_rule is not None:
-            raise ValueError(
-                f"'penalty' must have scales that are numbers, or 'scale-free'. Got {part.row_rule}. Call "
-                "penalty.calibrate(z, prediction, s, freeze=True) in all processes, on rows of every level."
+            raise ArgumentError(
+                "penalty",
+                "have scales that are numbers, or 'scale-free'",
+                part.row_rule,
+                "Call penalty.calibrate(z, prediction, s, freeze=True) in all processes, on rows of every "
+                "category.",
             )

@@ -1,4 +1,4 @@
-"""Scales learned on the training rows, and kept."""
+"""Scales learned on the training rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from frhsic.data import Sensitive
+from frhsic.engine.rows import Rows
 
 Rule: TypeAlias = Literal["standard", "minmax", "none"]
 
@@ -66,3 +67,27 @@ def fit_sensitive(s: Sensitive, rule: Rule, weights: Tensor | None = None) -> Sc
         shift=torch.where(categorical, 0.0, scaling.shift),
         factor=torch.where(categorical, 1.0, scaling.factor),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Scalings:
+    """The scales of X, of the target (those of X where X is rebuilt, None for classes) and of S."""
+
+    x: Scaling
+    y: Scaling | None
+    s: Scaling | None
+
+    def apply(self, rows: Rows) -> Rows:
+        """Return scaled rows, with weights of mean one."""
+        y = rows.y
+        if self.y is self.x:
+            y = self.x.apply(y)
+        elif self.y is not None:
+            y = self.y.apply(y.unsqueeze(-1)).squeeze(-1)
+        s = rows.s
+        if s is not None and self.s is not None:
+            s = Sensitive(self.s.apply(s.values), s.names, s.kinds, s.categories)
+        weights, loss_weights = (
+            None if w is None else w / w.mean() for w in (rows.weights, rows.loss_weights)
+        )
+        return Rows(self.x.apply(rows.x), y, s, weights, loss_weights, rows.labels)

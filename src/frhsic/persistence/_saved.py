@@ -37,7 +37,9 @@ from frhsic import _tensorfile as tensorfile
 from frhsic._checks import ArgumentError
 from frhsic._tensorfile import TensorFileError
 from frhsic.data import to_generator
-from frhsic.engine import Net, Record, Training, make_net
+from frhsic.engine.nets import Net, make_net
+from frhsic.engine.options import Training
+from frhsic.engine.record import Record
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
 from frhsic.estimators._scaling import Scaling
 from frhsic.kernels import Kernel

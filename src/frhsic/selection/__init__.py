@@ -1,4 +1,4 @@
-"""Choose the strength of a penalty from models judged on held-out rows."""
+"""Choose a penalty weight or a budget from models judged on held-out rows."""
 
 from frhsic.selection._front import matched_point, naup, pareto_front
 from frhsic.selection._point import Point

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.integrate import trapezoid
 
+from frhsic._checks import ArgumentError
 from frhsic.selection._point import Point, check_points
 
 _GRID = 201  # budgets at which the published area is summed
@@ -101,17 +102,13 @@ def naup(
     check_points(points, finite=True)
     low, high = limits
     if not low < high:
-        raise ValueError(
-            f"'limits' must be (low, high) with low < high. Got ({low!r}, {high!r}). Pass the performances "
-            "of utility 0 and 1."
-        )
+        fix = "Pass the performances of utility 0 and 1."
+        raise ArgumentError("limits", "be (low, high) with low < high", f"({low!r}, {high!r})", fix)
     valued, other = (points, unfair) if judged is None else judged
     check_points(valued, finite=True)
     if len(valued) != len(points):
-        raise ValueError(
-            f"'judged' must hold the {len(points)} models of 'points', in their order. Got {len(valued)}. "
-            "Judge every model on both sets of rows."
-        )
+        must = f"hold the {len(points)} models of 'points', in their order"
+        raise ArgumentError("judged", must, len(valued), "Judge every model on both sets of rows.")
     budgets = np.maximum(_budgets(points, unfair), _budgets(valued, other))
     grid = np.linspace(0.0, 1.0, _GRID)
     envelope = np.zeros(_GRID)
@@ -148,9 +145,8 @@ def matched_point(points: Sequence[Point], unfair: Point, *, tolerance: float = 
     """
     check_points(points, finite=True)
     if not 0 <= tolerance < 1:
-        raise ValueError(
-            f"'tolerance' must be a share of at least 0 and below 1. Got {tolerance!r}. 0.01 is 1 %."
-        )
+        must = "be a share of at least 0 and below 1"
+        raise ArgumentError("tolerance", must, repr(tolerance), "0.01 is 1 %.")
     reference = unfair.performance
     least = reference * (1.0 - tolerance if reference >= 0 else 1.0 + tolerance)
     within = [index for index, point in enumerate(points) if point.performance >= least]
@@ -160,8 +156,6 @@ def matched_point(points: Sequence[Point], unfair: Point, *, tolerance: float = 
 def _budgets(points: Sequence[Point], unfair: Point) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return dependences as shares of that of the unconstrained model, cut to [0, 1]."""
     if not 0 < unfair.dependence < math.inf:
-        raise ValueError(
-            f"'unfair' must have a positive dependence. Got {unfair.dependence!r}. Without any there is "
-            "nothing to lower: take a measure that sees some."
-        )
+        fix = "Without any there is nothing to lower: take a measure that sees some."
+        raise ArgumentError("unfair", "have a positive dependence", repr(unfair.dependence), fix)
     return np.clip([point.dependence / unfair.dependence for point in points], 0.0, 1.0)

@@ -9,6 +9,7 @@ import torch
 from sklearn.metrics import check_scoring
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.auditing._representation import MOST_ROWS, represented
 from frhsic.data import Sensitive, to_generator, to_matrix
 from frhsic.dependence import GDP, HSIC, Dependence
@@ -22,6 +23,7 @@ from frhsic.inference import (
     independence_test,
 )
 from frhsic.kernels import Gaussian
+from frhsic.selection._held_out import HeldOut
 from frhsic.selection._point import Point
 
 Model: TypeAlias = FRHSICClassifier | FRHSICRegressor | FRHSICEncoder
@@ -34,23 +36,8 @@ _WHITENED = HSIC(Gaussian("median", whiten=True), estimator="unbiased", normaliz
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """The rows that models are judged on; x as the last step sees it."""
-
-    x: Any
-    y: Any
-    s: Sensitive
-    w: Tensor | None
-
-    @property
-    def parts(self) -> dict[str, Sensitive]:
-        """The sensitive columns one by one."""
-        return {name: self.s.columns([name]) for name in self.s.names}
-
-
-@dataclass(frozen=True, eq=False)
 class Judge:
-    """What is to be found out about each model; the draws are the same for all."""
+    """The measures and tests made of each model, with the same draws for all."""
 
     on: On
     dependence: Dependence | None
@@ -62,27 +49,25 @@ class Judge:
 
     @property
     def measure(self) -> Dependence:
-        """The dependence that stands on the points."""
+        """The dependence of the points."""
         if self.dependence is None:
             return GDP() if self.on == "prediction" else _WHITENED
         return self.dependence
 
-    def rehearse(self, held: Held) -> None:
-        """Judge noise on the held-out rows: what has no interval or test is refused before training."""
+    def rehearse(self, held: HeldOut) -> None:
+        """Judge noise on the held-out rows: a measure without an interval or test raises before training."""
         if held.w is not None and self.tolerance is not None:
-            raise ValueError(
-                "'tolerance' must be None with weights: no weighted equivalence test is derived. Got "
-                f"{self.tolerance!r}. Leave one of them out."
-            )
+            must = "be None with weights: no weighted equivalence test is derived"
+            raise ArgumentError("tolerance", must, repr(self.tolerance), "Leave one of them out.")
         width = 1 if self.on == "prediction" else 2
         noise = torch.randn((len(held.s), width), generator=to_generator(self.seed), dtype=torch.float64)
         for part in held.parts.values():
             self._interval(noise, part, self.measure, held.w, n_draws=99)
         if self.tolerance is not None:
-            self._below(noise, held, n_draws=99)
+            self._test_equivalence(noise, held, n_draws=99)
 
-    def __call__(self, model: Model, held: Held) -> tuple[Point, dict[str, Any]]:
-        """Return a model's point, and what else a table shows of it."""
+    def __call__(self, model: Model, held: HeldOut) -> tuple[Point, dict[str, Any]]:
+        """Return a model's point, and the other columns of its row in the table."""
         prediction = _prediction(model, held.x)
         z = None
         if self.representation or self.on == "representation":
@@ -106,7 +91,7 @@ class Judge:
                     found[f"{title}{suffix}_high"] = interval.high
                 known = gdp if self.dependence is None and self.on == "prediction" else None
             if z is not None and self.representation:
-                for title, value in self._of_representation(z, part, held.w):
+                for title, value in self._judge_representation(z, part, held.w):
                     found[f"{title}{suffix}"] = value
             main.append(known or self._interval(view, part, self.measure, held.w))
             one = (
@@ -115,8 +100,8 @@ class Judge:
                 else self._interval(view, part, self.measure, held.w, confidence_level=strict)
             )
             lower.append(one.low)
-        test = self._tested(view, held) if self.test else None
-        below = None if self.tolerance is None else self._below(view, held)
+        test = self._test(view, held) if self.test else None
+        below = None if self.tolerance is None else self._test_equivalence(view, held)
         if test is not None:
             found["pvalue"] = test.pvalue
         if below is not None:
@@ -160,8 +145,8 @@ class Judge:
             sample_weight=w,
         )
 
-    def _of_representation(self, z: Tensor, s: Sensitive, w: Tensor | None) -> list[tuple[str, float]]:
-        """Return the dependence of whitened z on s, and how well s is read from z."""
+    def _judge_representation(self, z: Tensor, s: Sensitive, w: Tensor | None) -> list[tuple[str, float]]:
+        """Return the dependence of whitened z on s, and how well s is predicted from z."""
         if _is_constant(z):
             return [("hsic_z", 0.0), ("r2_ridge", 0.0), ("r2_boosted", 0.0)]
         rows = torch.randperm(len(z), generator=to_generator(self.seed))[:MOST_ROWS]
@@ -175,13 +160,13 @@ class Judge:
         (recovered,) = read.recovered
         return [("hsic_z", hsic), ("r2_ridge", recovered.linear), ("r2_boosted", recovered.boosted)]
 
-    def _tested(self, view: Tensor, held: Held) -> TestResult:
+    def _test(self, view: Tensor, held: HeldOut) -> TestResult:
         """Return the test of the column with the smallest p-value, after Holm's correction."""
         tests = independence_test(view, held.s, each=True, random_state=self.seed, sample_weight=held.w)
         least = min(tests, key=lambda test: test.reported)
         return replace(least, pvalue=least.reported, adjusted=None)
 
-    def _below(self, view: Tensor, held: Held, *, n_draws: int = 9_999) -> EquivalenceResult:
+    def _test_equivalence(self, view: Tensor, held: HeldOut, *, n_draws: int = 9_999) -> EquivalenceResult:
         """Return the test of the column that is least shown to be below the tolerance: all must be."""
         assert self.tolerance is not None  # noqa: S101
         tests = [

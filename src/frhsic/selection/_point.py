@@ -1,4 +1,4 @@
-"""One trained model of a sweep over the strength of a penalty, as judged on held-out rows."""
+"""One trained model of a sweep over penalty weights or budgets, as judged on held-out rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from frhsic._checks import ArgumentError
 from frhsic._text import number
 from frhsic.inference import EquivalenceResult, Result, TestResult
 
@@ -55,9 +56,8 @@ class Point(Result):
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.strength):
-            raise ValueError(
-                f"'strength' must be a finite number. Got {self.strength!r}. Rules sort the models by it."
-            )
+            fix = "Rules sort the models by it."
+            raise ArgumentError("strength", "be a finite number", repr(self.strength), fix)
 
     @property
     def label(self) -> str:
@@ -75,12 +75,11 @@ class Point(Result):
 
 
 def check_points(points: Sequence[Point], *, finite: bool = False) -> None:
-    """Refuse an empty sweep and, where numbers are compared, one with a number that is none."""
+    """Raise ArgumentError if the sweep is empty or, with ``finite``, has numbers that are not."""
     if not len(points):
-        raise ValueError("'points' must hold at least one model. Got none. Train at one strength or more.")
+        raise ArgumentError("points", "hold at least one model", "none", "Train one model or more.")
     for index, point in enumerate(points if finite else ()):
         if not (math.isfinite(point.performance) and math.isfinite(point.dependence)):
-            raise ValueError(
-                "'points' must have a finite performance and dependence. Got "
-                f"{point.performance!r} and {point.dependence!r} at index {index}. Leave that model out."
-            )
+            got = f"{point.performance!r} and {point.dependence!r} at index {index}"
+            must = "have a finite performance and dependence"
+            raise ArgumentError("points", must, got, "Leave that model out.")

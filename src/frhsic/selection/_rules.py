@@ -1,10 +1,11 @@
-"""Rules that choose one model of a sweep over the strength of a penalty: functions of points, index out."""
+"""Rules that choose one model of a sweep over penalty weights or budgets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TypeVar
 
+from frhsic._checks import ArgumentError
 from frhsic.inference import EquivalenceResult, TestResult
 from frhsic.selection._front import matched_point, pareto_front
 from frhsic.selection._point import Point, check_points
@@ -55,14 +56,12 @@ def first_not_rejected(
     >>> first_not_rejected(sweep), first_not_rejected(sweep, negligible=0.02)
     (2, 1)
     """
-    _check_level(alpha)
+    _check_alpha(alpha)
     if negligible is not None and not negligible > 0:
-        raise ValueError(
-            f"'negligible' must be a positive number or None. Got {negligible!r}. "
-            "Leave it out for the test alone."
-        )
-    order = _in_order(points)
-    tests = _needed([point.test for point in points], "test", "independence", "test=True")
+        fix = "Leave it out for the test alone."
+        raise ArgumentError("negligible", "be a positive number or None", repr(negligible), fix)
+    order = _sort(points)
+    tests = _require([point.test for point in points], "test", "independence", "test=True")
     for index in order:
         if tests[index].pvalue > alpha or (negligible is not None and points[index].dependence < negligible):
             return index
@@ -110,9 +109,9 @@ def last_equivalent(points: Sequence[Point], *, alpha: float = 0.05) -> int | No
 
     One test only enters the bound. So there is no correction for the number of models, the tests may depend
     on each other in any way (they mostly share their rows), and the dependence need not fall with the
-    strength: where it does not, the rule only stops earlier. Taking the weakest penalty that passes, without
-    stopping at a failure, has no such guarantee. The guarantee is about the tolerance: the model's own upper
-    limit (``Point.upper``) is not corrected for the choice.
+    penalty weight: where it does not, the rule only stops earlier. Taking the weakest penalty that passes,
+    without stopping at a failure, has no such guarantee. The guarantee is about the tolerance: the model's
+    own upper limit (``Point.upper``) is not corrected for the choice.
 
     Examples
     --------
@@ -122,15 +121,14 @@ def last_equivalent(points: Sequence[Point], *, alpha: float = 0.05) -> int | No
     >>> last_equivalent([Point(lam, 0.8, 0.01, equivalence=judged(p)) for lam, p in sweep])
     2
     """
-    _check_level(alpha)
-    order = _in_order(points, strongest_first=True)
-    tests = _needed([point.equivalence for point in points], "equivalence", "equivalence", "tolerance=...")
+    _check_alpha(alpha)
+    order = _sort(points, strongest_first=True)
+    tests = _require([point.equivalence for point in points], "equivalence", "equivalence", "tolerance=...")
     tolerances = sorted({test.tolerance for test in tests})
     if len(tolerances) > 1:
-        raise ValueError(
-            f"'points' must have one tolerance. Got {', '.join(f'{value:g}' for value in tolerances)}. "
-            "Test every model against the tolerance that was fixed beforehand."
-        )
+        got = ", ".join(f"{value:g}" for value in tolerances)
+        fix = "Test every model against the tolerance that was fixed beforehand."
+        raise ArgumentError("points", "have one tolerance", got, fix)
     passed = None
     for index in order:
         if not tests[index].pvalue <= alpha:  # nan fails
@@ -190,7 +188,7 @@ def lowest_dependence_within(points: Sequence[Point], *, tolerance: float = 0.01
     >>> lowest_dependence_within([Point(0, 0.85, 0.07), Point(1, 0.845, 0.03), Point(10, 0.76, 0.01)])
     1
     """
-    weakest = points[_in_order(points)[0]]
+    weakest = points[_sort(points)[0]]
     chosen = matched_point(points, weakest, tolerance=tolerance)
     assert chosen is not None  # noqa: S101 - the weakest is within any tolerance of itself
     return chosen
@@ -239,23 +237,21 @@ def knee(points: Sequence[Point]) -> int:
     return max(front, key=above)
 
 
-def _in_order(points: Sequence[Point], *, strongest_first: bool = False) -> list[int]:
-    """Return the indices by strength, equal strengths as given: an order that held-out rows cannot change."""
+def _sort(points: Sequence[Point], *, strongest_first: bool = False) -> list[int]:
+    """Return the indices by penalty weight, equal ones as given: an order held-out rows cannot change."""
     check_points(points)
     sign = -1.0 if strongest_first else 1.0
     return sorted(range(len(points)), key=lambda index: sign * points[index].strength)
 
 
-def _needed(results: list[R | None], name: str, of: str, keyword: str) -> list[R]:
+def _require(results: list[R | None], name: str, of: str, keyword: str) -> list[R]:
     for index, result in enumerate(results):
         if result is None:
-            raise ValueError(
-                f"'points' must all have their '{name}'. Got None at index {index}. "
-                f"Make a test of {of} on held-out rows for every model: FrontierSearch({keyword})."
-            )
+            fix = f"Make a test of {of} on held-out rows for every model: FrontierSearch({keyword})."
+            raise ArgumentError("points", f"all have their '{name}'", f"None at index {index}", fix)
     return [result for result in results if result is not None]
 
 
-def _check_level(alpha: float) -> None:
+def _check_alpha(alpha: float) -> None:
     if not 0 < alpha < 1:
-        raise ValueError(f"'alpha' must be between 0 and 1. Got {alpha!r}. The usual level is 0.05.")
+        raise ArgumentError("alpha", "be between 0 and 1", repr(alpha), "The usual level is 0.05.")

@@ -1,36 +1,34 @@
-"""A whole frontier from one call: models of several strengths, judged on held-out rows, and one chosen."""
+"""A whole frontier from one call: models trained, judged on held-out rows, and one of them chosen."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias
 
-import narwhals as nw
 import numpy as np
 import sklearn
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic._progress import Progress
-from frhsic.data import Sensitive, check_aligned, to_generator, to_sensitive, to_weights
+from frhsic.data import check_aligned, to_generator
 from frhsic.dependence import Dependence
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
 from frhsic.inference import EquivalenceResult, TestResult, frame
 from frhsic.selection._front import pareto_front
-from frhsic.selection._judging import LEVEL, Held, Judge, On
+from frhsic.selection._held_out import TrainingRows, hold_out
+from frhsic.selection._judging import LEVEL, Judge, On
 from frhsic.selection._point import Point
 from frhsic.selection._rules import lowest_dependence_within
 
@@ -39,11 +37,10 @@ Rule: TypeAlias = Callable[[Sequence[Point]], int | None]
 # Halvings or so of the dependence; with a few thousand held-out rows less than a twentieth is hard to tell
 # from chance.
 _BUDGETS = (0.5, 0.2, 0.1, 0.05)
-_FEWEST = 20  # held-out rows
 
 
-def _offered(name: str) -> Callable[[FrontierSearch], bool]:
-    """Return a check that the estimator has a method; the error of one that has not is its own."""
+def _has(name: str) -> Callable[[FrontierSearch], bool]:
+    """Return a check that the estimator has a method; if not, its own AttributeError is raised."""
 
     def check(search: FrontierSearch) -> bool:
         getattr(search._last, name)
@@ -53,11 +50,11 @@ def _offered(name: str) -> Callable[[FrontierSearch], bool]:
 
 
 class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Train a model at each strength in one stacked pass, judge all on held-out rows, choose one by a rule.
+    """Train a model at each budget in one stacked pass, judge all on held-out rows, choose one by a rule.
 
-    Rows are set aside, the earlier steps of a Pipeline are fitted once on the others, all strengths are
-    trained together (:func:`frhsic.estimators.fit_path`), and each model becomes a :class:`Point`. What is
-    chosen is not trained again on all rows: it is the model that was judged.
+    Rows are held out, the earlier steps of a Pipeline are fitted once on the training rows, all models are
+    trained together (:func:`frhsic.estimators.fit_path`), and each becomes a :class:`Point`. The chosen model
+    is not trained again on all rows: it is the model that was judged.
 
     Parameters
     ----------
@@ -67,34 +64,34 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Shares of the dependence of the unconstrained model, which is always trained beside them. With neither
         budgets nor lams: 0.5, 0.2, 0.1 and 0.05.
     lams : sequence of float, optional
-        Strengths of the penalty instead; pass 0 among them for the unconstrained model.
+        Penalty weights instead; pass 0 among them for the unconstrained model.
     rule : callable, default=lowest_dependence_within
         A function of points that returns the index of one: ``functools.partial(lowest_dependence_within,
         tolerance=0.02)``, ``knee``, ``lowest_dependence``, ``first_not_rejected`` (with ``test=True``),
         ``last_equivalent`` (with a ``tolerance``), or your own. It is tried on made-up points before
         anything is trained, so that it does not fail afterwards.
     validation : float, tuple or Bunch, default=0.2
-        The share of rows to set aside, with as many of each class as there should be, or the held-out rows
-        themselves: ``(X, y, sensitive_features)``, with weights as a fourth, or a Bunch as datasets return.
+        The share of rows to hold out, with the same share of each class, or the held-out rows themselves:
+        ``(X, y, sensitive_features)``, with weights as a fourth, or a Bunch as datasets return.
     scoring : str or callable, optional
         The performance, as scikit-learn names it; None is the estimator's own score: accuracy, R^2, minus the
         error of what an encoder rebuilds.
     dependence : Dependence, optional
-        What stands on the points: HSIC, DistanceCovariance, GDP or EIPM, for which there are intervals. None
-        is GDP of the prediction, or debiased normalised HSIC of the whitened representation.
+        That of the points: HSIC, DistanceCovariance, GDP or EIPM, for which there are intervals. None is GDP
+        of the prediction, or debiased normalised HSIC of the whitened representation.
     on : {"prediction", "representation"}, optional
         Whose dependence that is. A classifier's prediction is its probabilities. None is the prediction, and
         the representation of an encoder, which predicts nothing.
     test : bool, default=False
         Also test independence.
     tolerance : float, optional
-        Also test whether the dependence is below this, in the units of ``dependence``. To be fixed before the
-        held-out rows are looked at.
+        Also test whether the dependence is below this, in the units of ``dependence``. Fix it before you look
+        at the held-out rows.
     representation : bool, default=True
         Also judge the representation. This is most of the time of judging: see Notes.
     random_state : None, int or generator, default=None
-        Of the rows set aside and of the draws behind intervals and tests, which are the same for all models.
-        The networks have that of the estimator.
+        Of the held-out rows and of the draws behind intervals and tests, which are the same for all models.
+        The networks use that of the estimator.
 
     Attributes
     ----------
@@ -106,7 +103,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         equivalence_pvalue. With several sensitive columns one of each, such as gdp_age.
     points_ : list of Point
     models_ : list of fitted estimators
-        The last step at each strength.
+        The last step, one for each budget or penalty weight.
     best_index_ : int
     best_estimator_ : fitted estimator or Pipeline
 
@@ -124,7 +121,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     **Weights** go into training, performance and dependence; equivalence has no weighted form. Earlier steps
     get them only where metadata routing is enabled and they ask for it. The dependence is overall, also where
-    the penalty is given levels of y.
+    the penalty is given labels of y.
 
     **Cost.** With 6,000 held-out rows and 50 columns of Z (Adult), one thread, a model takes 0.6 seconds to
     judge, 3.4 more with ``representation=True`` and 0.5 more with both tests. With 24,000 rows to train on
@@ -174,12 +171,10 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.representation = representation
         self.random_state = random_state
 
-    # ---- fitting -----------------------------------------------------------------------------------------
-
     def fit(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None
     ) -> Self:
-        """Train a model at each strength, judge them on held-out rows, and choose one.
+        """Train a model at each budget or penalty weight, judge all on held-out rows, and choose one.
 
         Parameters
         ----------
@@ -192,14 +187,19 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         self._try_rule()
         if sensitive_features is None:
-            raise ValueError(
-                "'sensitive_features' must be passed to fit. Got None. Pass them; inside a Pipeline or a "
-                "search, first call sklearn.set_config(enable_metadata_routing=True)."
+            raise ArgumentError(
+                "sensitive_features",
+                "be passed to fit",
+                None,
+                "Pass them; inside a Pipeline or a search, first call "
+                "sklearn.set_config(enable_metadata_routing=True).",
             )
         generator = to_generator(self.random_state)
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
         check_aligned(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-        train, held = self._split(X, y, sensitive_features, sample_weight, seed)
+        rows = TrainingRows(X, y, sensitive_features, sample_weight)
+        stratify = isinstance(self._last, FRHSICClassifier)
+        train, held = hold_out(rows, self.validation, stratify=stratify, seed=seed)
         judge = Judge(
             on=self._on,
             dependence=self.dependence,
@@ -210,20 +210,20 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             seed=seed,
         )
         judge.rehearse(held)
-        x, y_train, s, w = train
-        before = None
+        x, before = train.x, None
         if isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1:
             before = clone(self.estimator[:-1])
-            x = before.fit_transform(x, y_train, **_routed(before, sensitive_features=s, sample_weight=w))
+            metadata = _route(before, sensitive_features=train.s, sample_weight=train.w)
+            x = before.fit_transform(x, train.y, **metadata)
             held = replace(held, x=before.transform(held.x))
         models = fit_path(
             self._last,
             x,
-            y_train,
+            train.y,
             lams=self.lams,
-            budgets=self._chosen_budgets,
-            sensitive_features=s,
-            sample_weight=w,
+            budgets=_BUDGETS if self.budgets is None and self.lams is None else self.budgets,
+            sensitive_features=train.s,
+            sample_weight=train.w,
         )
         judged = []
         with Progress("judging", len(models)) as bar:
@@ -248,16 +248,16 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "models_")
         index = rule(self.points_)
         if index is None:
-            raise ValueError(
-                f"'rule' must choose a model. Got None from {_name(rule)}: no model meets it. The models are "
-                "kept: look at results_, or call choose(lowest_dependence). Next time set more rows aside or "
-                "train with stronger penalties."
+            raise ArgumentError(
+                "rule",
+                "choose a model",
+                f"None from {_name(rule)}: no model meets it",
+                "The models are kept: look at results_, or call choose(lowest_dependence). Next time hold "
+                "out more rows or train with smaller budgets.",
             )
         if index not in range(len(self.points_)):
-            raise ValueError(
-                f"'rule' must return an index below {len(self.points_)}. Got {index!r} from {_name(rule)}. "
-                "Return the place of a point in the list."
-            )
+            must, got = f"return an index below {len(self.points_)}", f"{index!r} from {_name(rule)}"
+            raise ArgumentError("rule", must, got, "Return the place of a point in the list.")
         self.best_index_ = int(index)
         best = self.models_[self.best_index_]
         if isinstance(self.estimator, Pipeline):
@@ -293,8 +293,6 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         except ImportError:
             return {name: [row[name] for row in rows] for name in rows[0]}
 
-    # ---- what is asked -----------------------------------------------------------------------------------
-
     @property
     def _last(self) -> Any:
         """The estimator, or the last step of the Pipeline."""
@@ -306,10 +304,6 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             return "representation" if isinstance(self._last, FRHSICEncoder) else "prediction"
         return self.on
 
-    @property
-    def _chosen_budgets(self) -> Sequence[float] | None:
-        return _BUDGETS if self.budgets is None and self.lams is None else self.budgets
-
     def _check_parameters(self) -> None:
         if not isinstance(self._last, FRHSICClassifier | FRHSICRegressor | FRHSICEncoder):
             raise TypeError(
@@ -318,30 +312,28 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         check_scoring(self._last, self.scoring)
         if self.budgets is not None and self.lams is not None:
-            raise ValueError(
-                "'budgets' must be None where 'lams' is given. Got both. Leave one of them out: budgets are "
-                "shares of the unconstrained dependence, lams have no unit."
+            raise ArgumentError(
+                "budgets",
+                "be None where 'lams' is given",
+                "both",
+                "Leave one of them out: budgets are shares of the unconstrained dependence, lams have no "
+                "unit.",
             )
-        for name, values in (("budgets", self.budgets), ("lams", self.lams)):
+        for name, what, values in (("budgets", "budget", self.budgets), ("lams", "weight", self.lams)):
             if values is not None and not len(values):
-                raise ValueError(f"'{name}' must hold at least one strength. Got none. Leave it out.")
+                raise ArgumentError(name, f"hold at least one {what}", "none", "Leave it out.")
         if self.on not in (None, "prediction", "representation"):
-            raise ValueError(
-                f"'on' must be 'prediction', 'representation' or None. Got {self.on!r}. Leave it out."
-            )
+            must = "be 'prediction', 'representation' or None"
+            raise ArgumentError("on", must, repr(self.on), "Leave it out.")
         if self._on == "prediction" and isinstance(self._last, FRHSICEncoder):
-            raise ValueError(
-                "'on' must be 'representation' for an encoder, which predicts nothing. Got 'prediction'. "
-                "Leave it out."
-            )
+            must = "be 'representation' for an encoder, which predicts nothing"
+            raise ArgumentError("on", must, "'prediction'", "Leave it out.")
         if self.tolerance is not None and not 0 < self.tolerance < float("inf"):
-            raise ValueError(
-                f"'tolerance' must be a positive number or None. Got {self.tolerance!r}. Say how much "
-                "dependence is too little to matter."
-            )
+            fix = "Say how much dependence is too little to matter."
+            raise ArgumentError("tolerance", "be a positive number or None", repr(self.tolerance), fix)
 
     def _try_rule(self) -> None:
-        """Call the rule on made-up points: what it lacks is better said before training than after."""
+        """Call the rule on made-up points, so that it fails before training and not after."""
         made_up = []
         for i in range(3):
             test = TestResult(0.1, 0.5, "permutation", "HSIC", ("s",), 100, True)
@@ -361,85 +353,6 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         self.rule(made_up)
 
-    # ---- rows --------------------------------------------------------------------------------------------
-
-    def _split(
-        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, seed: int
-    ) -> tuple[tuple[Any, Any, Any, Any], Held]:
-        """Return what to train on and what to judge on."""
-        n = _count(X)
-        s = to_sensitive(sensitive_features, n_rows=n)
-        w = to_weights(sample_weight, n_rows=n)
-        if w is not None and bool((w == w[0]).all()):
-            w = None  # equal weights are none
-        if y is not None and len(y) != n:
-            raise ValueError(
-                f"'y' must have {n} rows like 'X'. Got {len(y)}. Drop or align the missing rows first."
-            )
-        share = self.validation
-        if isinstance(share, float):
-            return self._split_at_random(X, y, sensitive_features, s, w, share, seed)
-        if isinstance(share, Mapping):
-            share = tuple(share.get(name) for name in ("data", "target", "sensitive_features"))
-        if not isinstance(share, tuple) or len(share) not in (3, 4):
-            raise TypeError(
-                "'validation' must be a share of the rows, or held-out rows (X, y, sensitive_features). Got "
-                f"{type(self.validation).__name__}. Write validation=0.2, or pass a tuple."
-            )
-        x_held, y_held, s_held, *weights = share
-        check_aligned(**{f"validation[{j}]": part for j, part in enumerate(share)})
-        rows = _count(x_held)
-        if y is not None and (y_held is None or len(y_held) != rows):
-            raise ValueError(
-                f"'validation' must have a y of {rows} rows like its X. Got "
-                f"{'None' if y_held is None else len(y_held)}. Pass (X, y, sensitive_features)."
-            )
-        _refuse_few(rows, "'validation' must hold", "Pass more rows.")
-        like = None if isinstance(s_held, Sensitive) else s
-        held_s = to_sensitive(s_held, name="validation", like=like, n_rows=rows, rows_of="its X")
-        if (held_s.names, held_s.kinds) != (s.names, s.kinds):
-            raise ValueError(
-                "'validation' must have the sensitive columns of 'sensitive_features', in their order and of "
-                f"their kinds. Got {held_s!r} beside {s!r}. Pass the same columns."
-            )
-        held_w = to_weights(*weights, n_rows=rows, name="validation") if weights else None
-        return (X, y, sensitive_features, w), Held(x_held, y_held, held_s, held_w)
-
-    def _split_at_random(
-        self, X: Any, y: Any, sensitive_features: Any, s: Sensitive, w: Tensor | None, share: float, seed: int
-    ) -> tuple[tuple[Any, Any, Any, Any], Held]:
-        if not 0 < share < 1:
-            raise ValueError(
-                f"'validation' must lie between 0 and 1, a share of the rows. Got {share!r}. Try 0.2."
-            )
-        n = len(s)
-        _refuse_few(
-            math.ceil(share * n),
-            "'validation' must set aside",
-            f"{n} rows came. Pass more, or a larger share.",
-        )
-        labels = None
-        if y is not None and isinstance(self._last, FRHSICClassifier):
-            labels = np.unique(np.asarray(y), return_inverse=True)[1].ravel()
-        try:
-            train, held = train_test_split(np.arange(n), test_size=share, stratify=labels, random_state=seed)
-        except ValueError:  # a class of a single row, or more classes than rows
-            train, held = train_test_split(np.arange(n), test_size=share, random_state=seed)
-        kept = tuple(_rows(part, train) for part in (X, y, sensitive_features, w))
-        held_s = s[torch.from_numpy(held)]
-        for name, column in zip(s.names, held_s.values.T, strict=True):
-            if bool((column == column[0]).all()):
-                raise ValueError(
-                    "'sensitive_features' must vary among the rows set aside. Got a single value of "
-                    f"'{name}' in all {len(held)}. Leave the column out, or set more rows aside."
-                )
-        return (
-            (kept[0], kept[1], kept[2], kept[3]),
-            Held(_rows(X, held), _rows(y, held), held_s, _rows(w, held)),
-        )
-
-    # ---- the chosen model --------------------------------------------------------------------------------
-
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type = own.estimator_type
@@ -455,17 +368,17 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.classes_
 
-    @available_if(_offered("predict"))  # type: ignore[untyped-decorator]
+    @available_if(_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the prediction of the chosen model."""
         return self._best.predict(X)
 
-    @available_if(_offered("predict_proba"))  # type: ignore[untyped-decorator]
+    @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class under the chosen model, ``(n, k)``."""
         return self._best.predict_proba(X)
 
-    @available_if(_offered("decision_function"))  # type: ignore[untyped-decorator]
+    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the logits of the chosen model."""
         return self._best.decision_function(X)
@@ -494,38 +407,13 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self.best_estimator_
 
 
-# ---- parts -----------------------------------------------------------------------------------------------
-
-
 def _or_nan(value: float | None) -> float:
     """Return a number, so that columns of a frame hold numbers."""
     return math.nan if value is None else float(value)
 
 
-def _count(x: Any) -> int:
-    return int(x.shape[0]) if issparse(x) else len(x)
-
-
-def _rows(x: Any, rows: NDArray[np.int64]) -> Any:
-    """Return rows of anything that comes through the door."""
-    if x is None:
-        return None
-    if isinstance(x, Mapping):
-        return {name: _rows(column, rows) for name, column in x.items()}
-    if isinstance(x, Tensor | Sensitive):
-        return x[torch.from_numpy(rows)]
-    if nw.dependencies.is_pyarrow_table(x) or nw.dependencies.is_pyarrow_chunked_array(x):
-        return x.take(rows)  # which scikit-learn 1.6 cannot index
-    return _safe_indexing(x, rows)
-
-
-def _refuse_few(rows: int, must: str, cure: str) -> None:
-    if rows < _FEWEST:
-        raise ValueError(f"{must} at least {_FEWEST} rows to judge models on. Got {rows}. {cure}")
-
-
-def _routed(steps: Pipeline, **metadata: Any) -> dict[str, Any]:
-    """Return what the steps ask for; without metadata routing they are given X and y alone."""
+def _route(steps: Pipeline, **metadata: Any) -> dict[str, Any]:
+    """Return the metadata that the steps request; without metadata routing they get X and y alone."""
     if not sklearn.get_config()["enable_metadata_routing"]:
         return {}
     given = {name: value for name, value in metadata.items() if value is not None}

@@ -1,0 +1,173 @@
+"""The objective of a step: the loss, and the penalty with its scales and its own parameters."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from frhsic._checks import ArgumentError
+from frhsic.engine.budget import Multipliers
+from frhsic.engine.nets import Loss, Net, Stack
+from frhsic.engine.options import Options
+from frhsic.engine.rows import Rows, make_batches
+from frhsic.penalty import PenaltySum, PenaltyValue
+
+_MEASURED: Final = 8_192  # rows on which the dependence is measured after every epoch, or more if cheap
+
+
+class Objective:
+    """Loss and penalty of a net or a stack; values have the shape of the stack, ``()`` for a net."""
+
+    def __init__(
+        self, net: Net | Stack, loss: Loss, rows: Rows, options: Options, generator: torch.Generator
+    ) -> None:
+        self.loss, self.generator = loss, generator
+        # Drawn with or without a penalty, so that every penalty weight sees the same batches.
+        child = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
+        self.fixed_s = _fix_scales_of_s(net, rows, options, child)  # those of Z are still rules
+        self.penalty = self.fixed_s
+        self.held: dict[str, Tensor] = {}  # what the scales of Z were last fixed on, for the checkpoint
+        critics = [] if self.fixed_s is None else list(self.fixed_s.parameters())
+        self.critic: torch.optim.Optimizer | None = None
+        if critics:
+            self.critic = torch.optim.Adam(critics, lr=options.learning_rate, maximize=True)
+        self.multipliers: Multipliers | None = None
+        self._lam: float | Tensor = 0.0
+        if options.budgets is not None:
+            steps = len(make_batches(len(rows), options.batch_size, None, last=options.training.last_batch))
+            self.multipliers = Multipliers(options.budgets, steps, options.epochs, like=rows.x)
+            self._block = self._count_cheap_rows(net, rows)
+            order = torch.randperm(len(rows), generator=child)[: max(_MEASURED, self._block)]
+            self._measured = [order[part] for part in make_batches(len(order), self._block, None)]
+        else:
+            weights = options.weights
+            self._lam = weights[0] if isinstance(net, Net) else torch.tensor(weights).to(rows.x)
+
+    def mean_loss(self, prediction: Tensor, batch: Rows) -> Tensor:
+        """Return the weighted mean of the loss."""
+        each = self.loss(prediction, batch.y)
+        weights = batch.weights if batch.loss_weights is None else batch.loss_weights
+        return each.mean(dim=-1) if weights is None else (each * weights).mean(dim=-1)
+
+    def evaluate_penalty(
+        self, z: Tensor, prediction: Tensor, batch: Rows, generator: torch.Generator | None = None
+    ) -> PenaltyValue:
+        """Return the penalty, or with a budget its excess over independence."""
+        assert self.penalty is not None and batch.s is not None  # noqa: S101, PT018
+        if self.multipliers is not None:
+            generator = self.generator if generator is None else generator
+            return self.penalty.excess(z, prediction, batch.s, batch.labels, batch.weights, generator)
+        return self.penalty.evaluate(z, prediction, batch.s, batch.labels, batch.weights)
+
+    def add(self, loss: Tensor, penalty: Tensor) -> Tensor:
+        """Return loss + lam * penalty, or with a budget the multiplier's factor in the place of lam."""
+        factors = self._lam if self.multipliers is None else self.multipliers.factors
+        if isinstance(factors, Tensor):
+            return torch.addcmul(loss, factors, penalty)
+        return torch.add(loss, penalty, alpha=factors)
+
+    def hold(self, z: Tensor, prediction: Tensor, rows: Rows, index: Tensor) -> None:
+        """Fix the scales of Z on these of all rows, until the next call."""
+        assert self.fixed_s is not None  # noqa: S101
+        self.held = {"z": z.detach(), "prediction": prediction.detach(), "rows": index}
+        self.penalty = self._fix_scales_of_z(self.fixed_s, rows)
+
+    def ascend(self, z: Tensor, prediction: Tensor, batch: Rows) -> None:
+        """Take one step with the parameters of the penalty, if it has some (an adversary)."""
+        if self.critic is None:
+            return
+        total = self.evaluate_penalty(z.detach(), prediction.detach(), batch).total
+        if total.requires_grad:  # not where every label of y had too few rows
+            self.critic.zero_grad()
+            total.sum().backward()
+            self.critic.step()
+
+    @torch.no_grad()
+    def update_multipliers(self, net: nn.Module, rows: Rows) -> tuple[list[float | None], list[float | None]]:
+        """Measure every net of a stack and move the multipliers; return the ratios and the multipliers."""
+        assert self.multipliers is not None  # noqa: S101
+        net.eval()
+        value = self._measure(net, rows, self._measured)
+        self.multipliers.update(value)
+        return _divide_by_first(value), [*self.multipliers.values]
+
+    def measure_relative(self, nets: Sequence[Net], rows: Rows) -> list[float | None]:
+        """Return the dependence of each net on all rows over that of the first."""
+        blocks = make_batches(len(rows), self._block, torch.Generator().manual_seed(0))
+        return _divide_by_first(self._measure(Stack(nets).eval(), rows, blocks))
+
+    def penalty_of(self, k: int, net: Net | Stack, rows: Rows) -> PenaltySum | None:
+        """Return the penalty with the scales and the layers of one net of the stack."""
+        if self.fixed_s is None or isinstance(net, Net):
+            return self.penalty
+        own = copy.deepcopy(self.fixed_s)
+        for parameter in own.parameters():
+            parameter.data = parameter.data[k]
+        return self._fix_scales_of_z(own, rows, k) if self.held else own
+
+    def _fix_scales_of_z(self, penalty: PenaltySum, rows: Rows, k: int | None = None) -> PenaltySum:
+        """Return the penalty with the scales of Z of the rows held last, of one net or of the stack."""
+        z, prediction = self.held["z"], self.held["prediction"]
+        if k is not None:
+            z, prediction = z[k], prediction[k]
+        batch = rows[self.held["rows"].to(rows.x.device)]
+        assert batch.s is not None  # noqa: S101
+        free = self.multipliers is not None
+        return penalty.calibrate(
+            z, prediction, batch.s, batch.labels, weights=batch.weights, side="z", scale_free=free
+        )
+
+    def _count_cheap_rows(self, net: nn.Module, rows: Rows) -> int:
+        """Return the number of rows on which the dependence is measured at once."""
+        assert self.fixed_s is not None and rows.s is not None  # noqa: S101, PT018
+        z, prediction = encode(net, rows[torch.arange(1)])
+        cheap = []
+        for _, term in self.fixed_s.pairs:
+            s = rows.s if term.columns is None else rows.s.columns(term.columns[0])
+            width = (z if term.on == "representation" else prediction).shape[-1]
+            cheap.append(term.dependence.cheap_rows(width, s.kinds))
+        return min(cheap)
+
+    @torch.no_grad()
+    def _measure(self, net: nn.Module, rows: Rows, parts: Sequence[Tensor]) -> Tensor:
+        """Return the dependence of each net of a stack on rows in blocks, always with the same pairings."""
+        total: Any = 0.0
+        fixed = torch.Generator().manual_seed(0)
+        for index in parts:
+            batch = rows[index.to(rows.x.device)]
+            z, prediction = net(batch.x)
+            total = total + self.evaluate_penalty(z, prediction, batch, fixed).total.double() * len(index)
+        return total / sum(map(len, parts))
+
+
+@torch.no_grad()
+def encode(net: nn.Module, rows: Rows) -> tuple[Tensor, Tensor]:
+    """Return z and the prediction for all rows, computed in pieces."""
+    net.eval()
+    pieces = [net(x) for x in rows.x.split(65_536)]
+    return torch.cat([z for z, _ in pieces], dim=-2), torch.cat([f for _, f in pieces], dim=-2)
+
+
+def _fix_scales_of_s(
+    net: nn.Module, rows: Rows, options: Options, generator: torch.Generator
+) -> PenaltySum | None:
+    if options.penalty is None or not options.penalised:
+        return None
+    if rows.s is None:
+        must = "have sensitive columns for a penalty of positive weight"
+        raise ArgumentError("rows", must, "none", "Pass them.")
+    z, prediction = encode(net, rows)
+    return options.penalty.calibrate(
+        z, prediction, rows.s, rows.labels, generator, weights=rows.weights, side="s"
+    )
+
+
+def _divide_by_first(dependence: Tensor) -> list[float | None]:
+    """Return the dependence of each net over that of the first; None where that one has none."""
+    if not bool(dependence[0] > 0):
+        return [None] * len(dependence)
+    return [float(value / dependence[0]) for value in dependence]

@@ -1,0 +1,154 @@
+"""Options of training: those a user may set beyond the estimator's own, and all of one run together."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from frhsic._checks import ArgumentError
+from frhsic.penalty import Penalty, PenaltySum
+
+
+def check_path(lams: Sequence[float] | None, budgets: Sequence[float] | None) -> None:
+    """Raise ArgumentError unless exactly one of the two is given and not empty."""
+    given = [values for values in (lams, budgets) if values is not None]
+    if len(given) != 1 or not len(given[0]):
+        raise ValueError(
+            "'lams' or 'budgets' must be given, one of them and not empty. "
+            f"Got lams={lams!r} and budgets={budgets!r}. Write budgets=[0.5, 0.1]."
+        )
+
+
+def check_whole(name: str, value: object, usual: int) -> None:
+    """Raise ArgumentError unless the value is an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ArgumentError(name, "be a whole number from 1", repr(value), f"Try {usual}.")
+
+
+def _check_choice(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ArgumentError(name, f"be one of {list(known)}", repr(value), f"Leave it out for {known[0]!r}.")
+
+
+@dataclass(frozen=True)
+class Training:
+    """Options of training beyond the parameters of the estimators.
+
+    Parameters
+    ----------
+    schedule : {"auto", "constant", "cosine"}, default="auto"
+        The learning rate over the epochs; "cosine" falls to zero. "auto" is constant for a given ``lam``, as
+        published, and cosine for a budget, which is met more closely the less the last epochs move.
+    clip : float, optional
+        The largest norm of the gradient; larger ones are scaled down.
+    validation_fraction : float, default=0.1
+        The share of the rows that is held out for early stopping.
+    patience : int, default=10
+        Epochs without improvement on the held-out rows before training stops early.
+    every : int, optional
+        When rules for the scale of Z (``"median"``) are resolved: None at every step; 20, as published, at
+        every step of each epoch divisible by 20, and then held.
+    last_batch : {"merge", "keep"}, default="merge"
+        What happens to the last rows of an epoch if they are less than half a batch: they join the batch
+        before them, or are a batch of their own, as published, on which a penalty is mostly noise.
+    scaling : {"standard", "minmax", "none"}, default="standard"
+        How the estimators scale X, continuous columns of S and the target of a regression on the training
+        rows: to mean 0 and variance 1, to [0, 1] as published, or not at all.
+    checkpoint : path, optional
+        A file that is replaced every ``checkpoint_every`` epochs. After an interruption the same call
+        continues from it, to the same weights bit by bit. It is removed when training ends. With ``every``
+        it holds Z, predictions and row numbers of one batch.
+    checkpoint_every : int, default=1
+
+    Examples
+    --------
+    >>> Training(every=20, last_batch="keep", scaling="minmax").rate(0, 200)  # as published
+    1.0
+    """
+
+    schedule: Literal["auto", "constant", "cosine"] = "auto"
+    clip: float | None = None
+    validation_fraction: float = 0.1
+    patience: int = 10
+    every: int | None = None
+    last_batch: Literal["merge", "keep"] = "merge"
+    scaling: Literal["standard", "minmax", "none"] = "standard"
+    checkpoint: str | Path | None = None
+    checkpoint_every: int = 1
+
+    def __post_init__(self) -> None:
+        _check_choice("schedule", self.schedule, ("auto", "constant", "cosine"))
+        _check_choice("last_batch", self.last_batch, ("merge", "keep"))
+        _check_choice("scaling", self.scaling, ("standard", "minmax", "none"))
+        clip: Any = self.clip
+        if clip is not None and not (isinstance(clip, (int, float)) and 0 < clip < math.inf):
+            raise ArgumentError("clip", "be a positive number or None", repr(clip), "Try 1.0.")
+        if not 0 < self.validation_fraction < 1:
+            got = repr(self.validation_fraction)
+            raise ArgumentError("validation_fraction", "lie between 0 and 1", got, "Try 0.1.")
+        check_whole("patience", self.patience, 10)
+        check_whole("checkpoint_every", self.checkpoint_every, 10)
+        if self.every is not None:
+            check_whole("every", self.every, 10)
+        if self.checkpoint is not None and not isinstance(self.checkpoint, (str, Path)):
+            raise TypeError(
+                f"'checkpoint' must be a path. Got {type(self.checkpoint).__name__}. Write 'run.checkpoint'."
+            )
+
+    def rate(self, epoch: int, epochs: int, *, budget: bool = False) -> float:
+        """Return the factor of the learning rate in an epoch, counted from 0."""
+        constant = self.schedule == "constant" or (self.schedule == "auto" and not budget)
+        return 1.0 if constant else 0.5 * (1.0 + math.cos(math.pi * epoch / epochs))
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """All options of one run: the penalty, its weights or budgets, and how to train.
+
+    Parameters
+    ----------
+    penalty : Penalty, optional
+        Its scales of S are fixed on all rows, those of Z by ``training.every``. Parameters that it has (an
+        adversary) are ascended, one step for each step of the net.
+    lams : sequence of float, optional
+        The penalty weight of each net. At 0 the penalty is not evaluated. None is a single 0.
+    budgets : sequence of float, optional
+        Instead of ``lams``: the largest dependence of each net as a share of that of an unconstrained net.
+    epochs, batch_size, learning_rate
+    training : Training
+    """
+
+    penalty: Penalty | PenaltySum | None = None
+    lams: Sequence[float] | None = None
+    budgets: Sequence[float] | None = None
+    epochs: int = 200
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    training: Training = Training()
+
+    def __post_init__(self) -> None:
+        if self.penalty is None and self.penalised:
+            what, fix = "for budgets", "Pass what they are to bound."
+            if self.budgets is None:
+                what, fix = f"for lam = {max(self.weights):g}", "Pass one, or lam=0."
+            raise ArgumentError("penalty", f"be passed {what}", None, fix)
+
+    @property
+    def weights(self) -> list[float]:
+        """The penalty weight of each net; zeros with budgets, whose multipliers are not options."""
+        if self.budgets is not None:
+            return [0.0] * (len(self.budgets) + 1)
+        return [0.0] if self.lams is None else list(self.lams)
+
+    @property
+    def penalised(self) -> bool:
+        """Whether any net has a penalty."""
+        return self.budgets is not None or max(self.weights, default=0.0) > 0
+
+    def rate(self, epoch: int) -> float:
+        """Return the learning rate in an epoch, counted from 0."""
+        return self.learning_rate * self.training.rate(epoch, self.epochs, budget=self.budgets is not None)

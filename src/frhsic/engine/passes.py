@@ -1,0 +1,86 @@
+"""Training in parts, for rows that do not fit in memory or keep arriving."""
+
+from __future__ import annotations
+
+import torch
+
+from frhsic._checks import ArgumentError
+from frhsic._progress import Progress
+from frhsic.engine.guards import check_labels
+from frhsic.engine.nets import Loss, Net
+from frhsic.engine.options import Options
+from frhsic.engine.record import Record
+from frhsic.engine.rows import Rows
+from frhsic.engine.run import Run, own_randomness, seed_modules
+from frhsic.penalty import PenaltySum
+
+
+class Passes:
+    """Training in parts: each call is one pass over other rows; net, optimizer and scales stay.
+
+    Parameters
+    ----------
+    net, loss, generator
+        As for :func:`~frhsic.engine.train.train`.
+    rows : Rows
+        The scales of S are fixed on these; they are not trained on, nor kept.
+    options : Options, optional
+        With a constant learning rate and without a checkpoint. ``epochs`` is not read.
+
+    Examples
+    --------
+    >>> from frhsic.engine.nets import make_net, squared_error
+    >>> g = torch.Generator().manual_seed(0)
+    >>> x = torch.randn(100, 2, generator=g)
+    >>> passes = Passes(make_net(2, 1, generator=g), squared_error, Rows(x, x[:, 0]), generator=g)
+    >>> [passes.train_on(Rows(part, part[:, 0])).epoch for part in x.split(50)]
+    [0, 1]
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        loss: Loss,
+        rows: Rows,
+        options: Options | None = None,
+        *,
+        generator: torch.Generator,
+    ) -> None:
+        options = options or Options()
+        if options.training.schedule == "cosine" or options.training.checkpoint is not None:
+            raise ArgumentError(
+                "training",
+                "have a constant rate and no checkpoint where rows come in parts, whose end is not known",
+                repr(options.training),
+                "Leave out 'schedule' and 'checkpoint'; save the model.",
+            )
+        with own_randomness(generator, rows.x.device):
+            self._run = Run(net, loss, rows, options, generator)
+        self._run.rows = rows[torch.arange(0)]
+        self._count = 0
+
+    @property
+    def net(self) -> Net:
+        """The net as it is now."""
+        assert isinstance(self._run.net, Net)  # noqa: S101
+        return self._run.net
+
+    @property
+    def penalty(self) -> PenaltySum | None:
+        """The penalty with its scales."""
+        return self._run.objective.penalty
+
+    def train_on(self, rows: Rows) -> Record:
+        """Train on these rows once, in minibatches, and return the record."""
+        run = self._run
+        run.rows = rows
+        steps = len(run.make_batches(None))
+        with own_randomness(run.generator, rows.x.device), Progress("training", steps) as bar:
+            seed_modules(run.generator)
+            (record,) = run.train_epoch(self._count, bar)
+        if self._count == 0:
+            check_labels(record, rows, run.options.batch_size, steps)
+        run.rows = rows[torch.arange(0)]
+        run.net.eval()
+        self._count += 1
+        return record

@@ -1,0 +1,337 @@
+"""What the three estimators share: the constructor, training, the representation."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from frhsic._checks import ArgumentError
+from frhsic.data import Label, check_aligned, to_generator
+from frhsic.engine.budget import MET
+from frhsic.engine.nets import Net, encoded_width, make_net
+from frhsic.engine.options import Options, Training
+from frhsic.engine.passes import Passes
+from frhsic.engine.record import Record, Trained
+from frhsic.engine.rows import MIN_BATCH, Rows
+from frhsic.engine.run import own_randomness
+from frhsic.estimators._inputs import Constraint, Inputs, read_x, recode
+from frhsic.estimators._parameters import check_parameters, check_partial
+from frhsic.estimators._scaling import Scalings, fit_sensitive
+from frhsic.estimators._task import Problem, Task, choose_default, choose_penalty, hold_out, make_rows
+from frhsic.penalty import Penalty, PenaltySum
+
+_CHUNK: Final = 65_536  # rows that a prediction holds at a time
+_FEW_ROWS: Final = 10  # below, a penalty warns
+
+
+@dataclass(eq=False)
+class _Stream:
+    """What ``partial_fit`` continues with: the task without its rows, the scales, and the training."""
+
+    task: Task
+    scalings: Scalings
+    passes: Passes
+    parameters: dict[str, Any]
+    labels: dict[str, list[Label]] = field(default_factory=dict)  # of categories of S, in the order of codes
+    records: list[Record] = field(default_factory=list)
+
+
+class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """An encoder with a head, trained with a penalty; subclasses say for which problem."""
+
+    # Pipelines and searches with metadata routing pass these on without being asked.
+    __metadata_request__fit: ClassVar = {"sensitive_features": True, "sample_weight": True}
+    __metadata_request__partial_fit: ClassVar = {"sensitive_features": True, "sample_weight": True}
+    __metadata_request__score: ClassVar = {"sample_weight": True}
+
+    def __init__(
+        self,
+        *,
+        budget: float | None = None,
+        lam: float | None = None,
+        penalty: Penalty | PenaltySum | None = None,
+        encoder: Sequence[int] | nn.Module = (50, 50),
+        epochs: int = 200,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        early_stopping: bool = False,
+        random_state: Any = None,
+        device: str | torch.device = "cpu",
+        warm_start: bool = False,
+        training: Training | None = None,
+    ) -> None:
+        self.budget = budget
+        self.lam = lam
+        self.penalty = penalty
+        self.encoder = encoder
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.early_stopping = early_stopping
+        self.random_state = random_state
+        self.device = device
+        self.warm_start = warm_start
+        self.training = training
+
+    @abstractmethod
+    def _problem(self, x: Tensor, inputs: Inputs) -> Problem:
+        """Return the target, the loss and the layers of the head."""
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Return the representation Z of each row, shape ``(n, d)``.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, p)
+        """
+        return self._forward(X, head=False).numpy()
+
+    def _forward(self, X: Any, *, head: bool = True) -> Tensor:
+        """Return the head's output, or z, in float64 on the CPU, chunk by chunk."""
+        check_is_fitted(self, "encoder_")
+        done = []
+        with torch.inference_mode():
+            for part in self._chunks(X):
+                z = self.encoder_(self.scaling_x_.apply(part))
+                done.append(self.head_(z) if head else z)
+        return torch.cat(done)
+
+    def _chunks(self, X: Any) -> Iterator[Tensor]:
+        """Yield X as a matrix, some rows at a time."""
+        whole = None if issparse(X) and X.ndim == 2 and X.shape[0] else read_x(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        if whole is not None:
+            yield from whole.split(_CHUNK)
+            return
+        rows = X.tocsr()  # only these rows are ever dense
+        for start in range(0, rows.shape[0], _CHUNK):
+            yield read_x(rows[start : start + _CHUNK])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @property
+    def _constraint(self) -> Constraint:
+        return Constraint(self.lam, self.budget)
+
+    def _fit(self, inputs: Inputs) -> Self:
+        """Train one net with the penalty weight or the budget, and keep what was learned."""
+        check_parameters(self)
+        task = self._task(inputs)
+        n = len(task.rows) + (0 if task.validation is None else len(task.validation))
+        if self._constraint.penalised and n < _FEW_ROWS:
+            warnings.warn(
+                f"'X' has {n} rows to train on: the dependence on sensitive features of so few is mostly "
+                f"chance, and {self._constraint} acts on chance too. Pass more rows, hundreds if there are.",
+                UserWarning,
+                stacklevel=3,
+            )
+        with own_randomness(task.generator, task.device):
+            net, scalings = self._start(task)
+            if self.lam is None:
+                budget = self._constraint.share
+                done = task.train(net, scalings, replace(task.options, budgets=[budget]), path=True)[1]
+                _warn_if_missed(done, budget)
+            else:
+                lams = [float(self.lam)]
+                (done,) = task.train(net, scalings, replace(task.options, lams=lams), path=False)
+        self._keep(task, scalings, done)
+        self.__dict__.pop("_stream", None)
+        return self
+
+    def _partial_fit(self, inputs: Inputs) -> Self:
+        """Train on the rows of one part, once, and keep what was learned."""
+        check_parameters(self)
+        check_partial(self)
+        if "encoder_" in vars(self):
+            validate_data(self, inputs.X, skip_check_array=True, reset=False)
+        now = self.get_params(deep=False)
+        stream: _Stream | None = vars(self).get("_stream")
+        if stream is None or any(_differs(now[name], old) for name, old in stream.parameters.items()):
+            stream, rows = self._new_stream(inputs)
+        else:
+            x = read_x(inputs.X)
+            problem = self._problem(x, inputs)
+            check_aligned(**inputs.columns)
+            rows = make_rows(x, problem, inputs, self._constraint, later=True)
+        if stream.task.rows.s is not None and (self._constraint.penalised or rows.s is not None):
+            rows = replace(rows, s=recode(rows.s, stream.task.rows.s, stream.labels))
+        # Lost if training fails in the middle: the next part then continues from the weights before this one.
+        self.__dict__.pop("_stream", None)
+        stream.records.append(stream.passes.train_on(stream.task.scale(rows, stream.scalings)))
+        net = copy.deepcopy(stream.passes.net)
+        history = tuple(stream.records)
+        done = Trained(net, history, stream.passes.penalty, len(history) - 1)
+        self._keep(stream.task, stream.scalings, done)
+        self._stream = stream
+        return self
+
+    def _new_stream(self, inputs: Inputs) -> tuple[_Stream, Rows]:
+        task = self._task(inputs)
+        options = replace(task.options, lams=[float(self.lam or 0.0)])
+        if inputs.classes is not None and options.penalty is not None:
+            codes = {float(code): float(code) for code in range(len(inputs.classes))}
+            options = replace(options, penalty=options.penalty.relabel(codes, each=True))
+        with own_randomness(task.generator, task.device):
+            net, scalings = self._start(task, again="encoder_" in vars(self))
+        rows = task.scale(task.rows, scalings)
+        passes = Passes(net, task.problem.loss, rows, options, generator=task.generator)
+        one = torch.arange(1)
+        problem = replace(task.problem, labels=None, class_weights=None)
+        problem = replace(problem, y=None if problem.y is None else problem.y[one])
+        kept = replace(task, rows=task.rows[one], problem=problem, options=options)
+        return _Stream(kept, scalings, passes, self.get_params(deep=False)), task.rows
+
+    def _task(self, inputs: Inputs) -> Task:
+        """Convert and check the arguments of ``fit``, and hold out rows."""
+        x = read_x(inputs.X)
+        problem = self._problem(x, inputs)
+        check_aligned(**inputs.columns)
+        # The names of columns are read apart: a fit that fails must leave what an earlier one learned.
+        columns = BaseEstimator()
+        validate_data(columns, inputs.X, skip_check_array=True, reset=True)
+        constraint = self._constraint
+        rows = make_rows(x, problem, inputs, constraint)
+        generator = to_generator(self.random_state)
+        if generator.device.type != "cpu":
+            got = f"one on {generator.device}"
+            raise ArgumentError("random_state", "be a generator on the CPU", got, "Pass an integer.")
+        training = self.training or Training()
+        validation = None
+        if self.early_stopping:
+            least = MIN_BATCH if constraint.penalised else 2
+            rows, validation = hold_out(rows, training.validation_fraction, least, generator)
+        if self.penalty is None:
+            fewest = min(len(part) for part in (rows, validation) if part is not None)
+            n = min(fewest, int(self.batch_size))
+            penalty = choose_default(problem, rows, constraint, self.encoder, n)
+        else:
+            penalty = choose_penalty(self.penalty, problem, constraint)
+        options = Options(
+            penalty,
+            epochs=int(self.epochs),
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
+            training=training,
+        )
+        return Task(problem, columns, rows, validation, options, generator, torch.device(self.device))
+
+    def _start(self, task: Task, *, again: bool = False) -> tuple[Net, Scalings]:
+        """Return the net to begin with and the scales of the rows that it sees."""
+        problem = task.problem
+        if again or (self.warm_start and "encoder_" in vars(self)):
+            self._check_again(task.rows.x.shape[1], problem)
+            net, scalings = self._net_again(), self._scalings_again(task)
+        else:
+            net = self._make_net(task.rows.x.shape[1], problem, task.generator)
+            scalings = problem.fit_scalings(task.rows, task.options)
+        return net.to(device=task.device, dtype=torch.float32), scalings
+
+    def _make_net(self, inputs: int, problem: Problem, generator: torch.Generator) -> Net:
+        return make_net(inputs, problem.outputs, encoder=self.encoder, head=problem.head, generator=generator)
+
+    def _keep(self, task: Task, scalings: Scalings, done: Trained) -> None:
+        """Set the attributes of a fitted model, once all of them are known."""
+        problem, s = task.problem, task.rows.s
+        trained = done.net.to(device="cpu", dtype=torch.float64).requires_grad_(False)
+        width = encoded_width(trained.encoder, task.rows.x.shape[1])
+        self.__dict__.pop("feature_names_in_", None)
+        self.__dict__.update(task.columns.__dict__)
+        self.encoder_, self.head_ = trained.encoder, trained.head
+        self._n_features_out = width
+        self.scaling_x_, self.scaling_s_ = scalings.x, scalings.s
+        self.scaling_y_ = None if problem.y is None else scalings.y
+        self.sensitive_names_ = None if s is None else s.names
+        self.sensitive_kinds_ = None if s is None else s.kinds
+        self.penalty_ = task.options.penalty if done.penalty is None else done.penalty
+        self.history_ = [_name_classes(record.to_dict(), problem.classes) for record in done.history]
+        self.n_iter_ = len(done.history)
+        self.best_epoch_ = done.best_epoch
+        self.relative_dependence_ = done.relative
+        if problem.classes is not None and problem.y is not None:
+            self.classes_ = problem.classes
+
+    # Continuing from an earlier fit: the same function, so the same columns, classes, layers, scales of X.
+
+    def _check_again(self, inputs: int, problem: Problem) -> None:
+        if inputs != self.n_features_in_:
+            must = f"have {self.n_features_in_} columns as before for warm_start=True"
+            raise ArgumentError("X", must, inputs, "Pass the same columns, or set warm_start=False.")
+        before = vars(self).get("classes_")
+        if before is not None and problem.classes is not None and before.tolist() != problem.classes.tolist():
+            must = "have the same classes as before for warm_start=True"
+            raise ArgumentError("y", must, "others", "Pass rows of all classes, or set warm_start=False.")
+        new = self._make_net(inputs, problem, torch.Generator())
+        shapes = [
+            {name: tuple(value.shape) for name, value in net.state_dict().items()}
+            for net in (new, Net(self.encoder_, self.head_))
+        ]
+        if shapes[0] != shapes[1]:
+            must = "be as before for warm_start=True"
+            raise ArgumentError("encoder", must, "other layers", "Pass the same, or set warm_start=False.")
+
+    def _scalings_again(self, task: Task) -> Scalings:
+        y = self.scaling_x_ if task.problem.y is None else self.scaling_y_
+        s, rule = task.rows.s, task.options.training.scaling  # S is not in the function
+        return Scalings(self.scaling_x_, y, None if s is None else fit_sensitive(s, rule, task.rows.weights))
+
+    def _net_again(self) -> Net:
+        net = Net(copy.deepcopy(self.encoder_), copy.deepcopy(self.head_)).requires_grad_(True)
+        if isinstance(self.encoder, nn.Module):  # whose owner may have frozen some layers
+            for parameter, own in zip(net.encoder.parameters(), self.encoder.parameters(), strict=True):
+                parameter.requires_grad_(own.requires_grad)
+        return net
+
+
+def _differs(now: object, before: object) -> bool:
+    """Return whether a parameter was set anew; modules and generators are compared by identity."""
+    plain = (numbers.Number, str, tuple, list, dict, Training, torch.device)
+    return now is not before and not (isinstance(now, plain) and now == before)
+
+
+def _name_classes(record: dict[str, Any], classes: NDArray[Any] | None) -> dict[str, Any]:
+    """Return a record of the history with classes in the place of their codes."""
+    if classes is not None:
+        names = classes.tolist()
+        for key in ("skipped", "validation_skipped"):
+            record[key] = tuple((names[int(code)], count) for code, count in record[key])
+    return record
+
+
+def _warn_if_missed(done: Trained, budget: float) -> None:
+    """Warn if the dependence that is left is above the budget, or if the loss rose."""
+    messages = []
+    if done.relative is None:
+        messages.append(
+            "The unconstrained model shows no dependence on these rows: a share of it means nothing. "
+            "Pass lam=0."
+        )
+    elif done.relative > MET * budget:
+        messages.append(
+            f"The model has {done.relative:.3g} of the dependence of the unconstrained one, above its budget "
+            f"of {budget:g}. Train for more epochs, with larger batches, or allow a larger budget."
+        )
+    first, kept = done.history[0].loss, done.history[done.best_epoch].loss
+    if kept > 1.1 * first:
+        messages.append(
+            f"The loss ended at {kept:.3g}, above the {first:.3g} of the first epoch: a budget of {budget:g} "
+            "leaves nothing to learn from these rows. Allow a larger budget, or train with larger batches."
+        )
+    for message in messages:
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)

@@ -1,0 +1,233 @@
+"""Reading of the arguments of ``fit``: X, S, classes and their weights."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import narwhals as nw
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
+
+from frhsic._checks import ArgumentError
+from frhsic.data import Label, Sensitive, to_matrix, to_sensitive
+from frhsic.engine.budget import BUDGET
+from frhsic.engine.rows import MIN_BATCH
+
+_MOST_CATEGORIES: Final = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The arguments of ``fit``; for ``partial_fit`` also the classes of all parts."""
+
+    X: Any
+    y: Any
+    sensitive_features: Any
+    sample_weight: Any
+    classes: NDArray[Any] | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The arguments that must have the same rows, by name."""
+        return {name: getattr(self, name) for name in ("X", "y", "sensitive_features", "sample_weight")}
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What ``lam`` and ``budget`` ask for, and how it is written in messages."""
+
+    lam: float | None
+    budget: float | None
+
+    @property
+    def penalised(self) -> bool:
+        """Whether there is a penalty at all."""
+        return self.lam is None or self.lam > 0
+
+    @property
+    def share(self) -> float:
+        """The budget, where ``lam`` is not given."""
+        return BUDGET if self.budget is None else float(self.budget)
+
+    def __str__(self) -> str:
+        return f"budget = {self.share:g}" if self.lam is None else f"lam = {self.lam:g}"
+
+
+def read_x(X: Any) -> Tensor:
+    """Convert X to a matrix; scikit-learn does not accept a Series or a dict here."""
+    if isinstance(X, Mapping) and not issparse(X):
+        raise TypeError("'X' must be an array or a frame. Got a dict. Pass a frame of these columns.")
+    shape: tuple[int, ...] | None = None
+    if nw.dependencies.is_into_series(X):
+        shape = (len(X),)
+    elif isinstance(X, (np.ndarray, Tensor, list, tuple)):
+        with contextlib.suppress(ValueError):  # rows of different lengths: to_matrix raises
+            shape = tuple(np.shape(X))
+    if shape is not None and len(shape) == 1:
+        raise ArgumentError(
+            "X",
+            "be two-dimensional, a row for each case",
+            "one dimension",
+            "Reshape your data: X.reshape(-1, 1) for one column, X.reshape(1, -1) for one row.",
+        )
+    if shape is not None and shape[1:] == (0,):
+        got = f"0 feature(s) (shape={shape}) while a minimum of 1 is required"
+        raise ArgumentError("X", "have at least one column", got, "Pass a column.")
+    if isinstance(X, np.ndarray) and np.iscomplexobj(X):
+        raise ArgumentError("X", "be real", "complex numbers", "Complex data not supported.")
+    return to_matrix(X)
+
+
+def read_sensitive(values: Any, n: int, constraint: Constraint, *, later: bool) -> Sensitive | None:
+    """Convert S of n rows; in a later part of the rows it may be constant."""
+    penalised = constraint.penalised
+    if penalised and n < MIN_BATCH:
+        got = f"{n} sample{'s' if n > 1 else ''}"
+        raise ArgumentError("X", f"have at least {MIN_BATCH} rows for {constraint}", got, "Pass more rows.")
+    if isinstance(values, Sensitive):
+        if len(values) != n:
+            fix = "Drop or align the missing rows first."
+            raise ArgumentError("sensitive_features", f"have {n} rows like 'X'", len(values), fix)
+        return values
+    if values is not None:
+        s = to_sensitive(values, n_rows=n, min_rows=1, allow_constant=later or not penalised)
+        if penalised:
+            _check_categories(s)
+        return s
+    if not penalised:
+        return None
+    raise ArgumentError(
+        "sensitive_features",
+        f"be passed to fit for {constraint}",
+        None,
+        "Pass them, or set lam=0. Inside a Pipeline or a search, first call "
+        "sklearn.set_config(enable_metadata_routing=True).",
+    )
+
+
+def _check_categories(s: Sensitive) -> None:
+    """Raise ArgumentError if there are so many that a kernel of equality sees next to nothing."""
+    for name, labels in zip(s.names, s.categories or (None,) * len(s.names), strict=True):
+        if labels is not None and len(labels) > _MOST_CATEGORIES:
+            raise ArgumentError(
+                "sensitive_features",
+                f"have at most {_MOST_CATEGORIES} categories in a column",
+                f"{len(labels)} in '{name}'",
+                "Convert text to numbers if it is one, or group the labels.",
+            )
+
+
+def recode(s: Sensitive | None, first: Sensitive, labels: dict[str, list[Label]]) -> Sensitive:
+    """Return S of a part with a code for each label that is the same in all parts."""
+    if s is None or s.names != first.names or s.kinds != first.kinds:
+        got = "none" if s is None else ", ".join(map("{} ({})".format, s.names, s.kinds))
+        raise ArgumentError(
+            "sensitive_features",
+            "have the columns of the first call, "
+            f"{', '.join(map('{} ({})'.format, first.names, first.kinds))}",
+            got,
+            "Pass the same columns; to_sensitive(s, kinds=...) says what they are.",
+        )
+    values = s.values.clone()
+    for j, (name, own) in enumerate(zip(s.names, s.categories or (None,) * len(s.names), strict=True)):
+        if own is not None:
+            known = labels.setdefault(name, [])
+            known += [label for label in own if label not in known]
+            codes = torch.tensor([known.index(label) for label in own], dtype=values.dtype)
+            values[:, j] = codes[values[:, j].long()]
+    categories = tuple(tuple(labels[name]) if name in labels else None for name in s.names)
+    return Sensitive(values, s.names, s.kinds, categories)
+
+
+def read_target(estimator: object, y: Any) -> NDArray[Any]:
+    """Return y as one column."""
+    if y is None:
+        raise ValueError(
+            f"'y' must be passed: {type(estimator).__name__} requires y to be passed, but the target y is "
+            "None. Pass one value for each row."
+        )
+    return column_or_1d(y, warn=True)
+
+
+def settle_classes(classes: Any, before: NDArray[Any] | None) -> NDArray[Any]:
+    """Return the classes of a model that learns from parts, any of which may lack some."""
+    if classes is None and before is None:
+        raise ArgumentError(
+            "classes",
+            "be passed on the first call to partial_fit, whose rows need not have them all",
+            None,
+            "Pass all classes that y will ever have: classes=[0, 1].",
+        )
+    if classes is None or before is None:
+        return np.unique(column_or_1d(before if classes is None else classes))
+    if np.unique(column_or_1d(classes)).tolist() != before.tolist():
+        raise ArgumentError(
+            "classes",
+            f"be those of the first call to partial_fit, {before.tolist()[:5]}",
+            "others",
+            "Leave 'classes' out, or begin with a new model.",
+        )
+    return before
+
+
+def read_classes(
+    estimator: object, y: Any, n: int, known: NDArray[Any] | None
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the known classes, or those of y sorted, and the code of each row."""
+    column = read_target(estimator, y)
+    if len(column) != n:
+        raise ArgumentError("y", f"have {n} rows like 'X'", len(column), "Drop or align the missing rows.")
+    if column.dtype == object and len({isinstance(label, str) for label in column.tolist()}) > 1:
+        fix = "Drop rows without a class."
+        raise ArgumentError("y", "hold classes of one type, none missing", "text and something else", fix)
+    try:
+        check_classification_targets(column)
+    except ValueError as error:
+        got = f"something else: {str(error).rstrip('.')}"
+        raise ArgumentError("y", "hold classes", got, "Pass labels, or use a regressor.") from None
+    classes, codes = np.unique(column, return_inverse=True)
+    if known is None:
+        return classes, codes.astype(np.int64)
+    code = {label: j for j, label in enumerate(known.tolist())}
+    unknown = [label for label in classes.tolist() if label not in code]
+    if unknown:
+        must = f"hold known classes, {known.tolist()[:5]}"
+        raise ArgumentError("y", must, unknown[:5], "Name all classes in the first call to partial_fit.")
+    places = np.array([code[label] for label in classes.tolist()], dtype=np.int64)
+    return known, places[codes]
+
+
+def read_class_weights(
+    class_weight: Any, classes: NDArray[Any], codes: NDArray[np.int64], weights: Tensor | None
+) -> Tensor | None:
+    """Return the weight of the class of each row; "balanced" counts the rows of positive weight."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        there = codes if weights is None else codes[weights.numpy() > 0]
+        counts = np.bincount(there, minlength=len(classes))
+        by_class = counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1))
+        return torch.from_numpy(by_class[codes])
+    if not isinstance(class_weight, Mapping):
+        got = repr(class_weight)
+        raise ArgumentError("class_weight", "be None, 'balanced' or a dict", got, "Leave it out.")
+    names = classes.tolist()
+    unknown = sum(label not in names for label in class_weight)
+    if unknown:
+        raise ArgumentError(
+            "class_weight", "have classes of y as keys", f"{unknown} others", "Correct the keys."
+        )
+    by_class = np.array([class_weight.get(label, 1.0) for label in names], dtype=np.float64)
+    if not (np.isfinite(by_class).all() and (by_class >= 0).all() and by_class.any()):
+        raise ArgumentError(
+            "class_weight", "hold non-negative numbers, not all zero", "others", "Correct them."
+        )
+    return torch.from_numpy(by_class[codes])

@@ -1,0 +1,145 @@
+"""Training rows and held-out rows of a search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import narwhals as nw
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.model_selection import train_test_split
+from sklearn.utils import _safe_indexing
+from torch import Tensor
+
+from frhsic._checks import ArgumentError
+from frhsic.data import Sensitive, check_aligned, to_sensitive, to_weights
+
+_FEWEST: Final = 20  # held-out rows
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """The rows that models are trained on, in the form in which they were passed."""
+
+    x: Any
+    y: Any
+    s: Any
+    w: Any
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """The rows that models are judged on; x as the last step sees it."""
+
+    x: Any
+    y: Any
+    s: Sensitive
+    w: Tensor | None
+
+    @property
+    def parts(self) -> dict[str, Sensitive]:
+        """The sensitive columns one by one."""
+        return {name: self.s.columns([name]) for name in self.s.names}
+
+
+def hold_out(
+    rows: TrainingRows, validation: Any, *, stratify: bool, seed: int
+) -> tuple[TrainingRows, HeldOut]:
+    """Split rows at random if ``validation`` is a share, else take the held-out rows that it holds."""
+    n = _count(rows.x)
+    s = to_sensitive(rows.s, n_rows=n)
+    w = to_weights(rows.w, n_rows=n)
+    if w is not None and bool((w == w[0]).all()):
+        w = None  # equal weights are none
+    if rows.y is not None and len(rows.y) != n:
+        fix = "Drop or align the missing rows first."
+        raise ArgumentError("y", f"have {n} rows like 'X'", len(rows.y), fix)
+    rows = TrainingRows(rows.x, rows.y, rows.s, w)
+    if isinstance(validation, float):
+        return _split(rows, s, validation, stratify=stratify, seed=seed)
+    return rows, _read(validation, s, needs_y=rows.y is not None)
+
+
+def _read(validation: Any, s: Sensitive, *, needs_y: bool) -> HeldOut:
+    given = validation
+    if isinstance(given, Mapping):
+        given = tuple(given.get(name) for name in ("data", "target", "sensitive_features"))
+    if not isinstance(given, tuple) or len(given) not in (3, 4):
+        raise TypeError(
+            "'validation' must be a share of the rows, or held-out rows (X, y, sensitive_features). Got "
+            f"{type(validation).__name__}. Write validation=0.2, or pass a tuple."
+        )
+    x, y, s_held, *weights = given
+    check_aligned(**{f"validation[{j}]": part for j, part in enumerate(given)})
+    n = _count(x)
+    if needs_y and (y is None or len(y) != n):
+        got = None if y is None else len(y)
+        fix = "Pass (X, y, sensitive_features)."
+        raise ArgumentError("validation", f"have a y of {n} rows like its X", got, fix)
+    _check_count(n, "hold", "Pass more rows.")
+    like = None if isinstance(s_held, Sensitive) else s
+    held_s = to_sensitive(s_held, name="validation", like=like, n_rows=n, rows_of="its X")
+    if (held_s.names, held_s.kinds) != (s.names, s.kinds):
+        raise ArgumentError(
+            "validation",
+            "have the sensitive columns of 'sensitive_features', in their order and of their kinds",
+            f"{held_s!r} beside {s!r}",
+            "Pass the same columns.",
+        )
+    w = to_weights(*weights, n_rows=n, name="validation") if weights else None
+    return HeldOut(x, y, held_s, w)
+
+
+def _split(
+    rows: TrainingRows, s: Sensitive, share: float, *, stratify: bool, seed: int
+) -> tuple[TrainingRows, HeldOut]:
+    if not 0 < share < 1:
+        must = "lie between 0 and 1, a share of the rows"
+        raise ArgumentError("validation", must, repr(share), "Try 0.2.")
+    n = len(s)
+    _check_count(math.ceil(share * n), "hold out", f"{n} rows came. Pass more, or a larger share.")
+    labels = None
+    if rows.y is not None and stratify:
+        labels = np.unique(np.asarray(rows.y), return_inverse=True)[1].ravel()
+    try:
+        train, held = train_test_split(np.arange(n), test_size=share, stratify=labels, random_state=seed)
+    except ValueError:  # a class of a single row, or more classes than rows
+        train, held = train_test_split(np.arange(n), test_size=share, random_state=seed)
+    held_s = s[torch.from_numpy(held)]
+    for name, column in zip(s.names, held_s.values.T, strict=True):
+        if bool((column == column[0]).all()):
+            raise ArgumentError(
+                "sensitive_features",
+                "vary among the held-out rows",
+                f"a single value of '{name}' in all {len(held)}",
+                "Leave the column out, or hold out more rows.",
+            )
+    kept = TrainingRows(*(_take(part, train) for part in (rows.x, rows.y, rows.s, rows.w)))
+    return kept, HeldOut(_take(rows.x, held), _take(rows.y, held), held_s, _take(rows.w, held))
+
+
+def _count(x: Any) -> int:
+    return int(x.shape[0]) if issparse(x) else len(x)
+
+
+def _take(x: Any, rows: NDArray[np.int64]) -> Any:
+    """Return rows of any accepted input."""
+    if x is None:
+        return None
+    if isinstance(x, Mapping):
+        return {name: _take(column, rows) for name, column in x.items()}
+    if isinstance(x, Tensor | Sensitive):
+        return x[torch.from_numpy(rows)]
+    if nw.dependencies.is_pyarrow_table(x) or nw.dependencies.is_pyarrow_chunked_array(x):
+        return x.take(rows)  # which scikit-learn 1.6 cannot index
+    return _safe_indexing(x, rows)
+
+
+def _check_count(rows: int, verb: str, fix: str) -> None:
+    if rows < _FEWEST:
+        raise ArgumentError("validation", f"{verb} at least {_FEWEST} rows to judge models on", rows, fix)
