@@ -25,13 +25,14 @@ from scipy.stats import norm
 from benchmarks._record import write_section
 from benchmarks._simulate import Array, Task, binomial_interval, chunks, draws_of, most, opened, rng, spread
 from frhsic._progress import Progress
-from frhsic.auditing import Attribute, Audit, Claim, Column, Measured
-from frhsic.auditing._audit import _column, gather
-from frhsic.auditing._claims import Evidence, Shares, claims_of
-from frhsic.auditing._parts import Asked
+from frhsic.auditing import Attribute, Audit, Claim, Column
+from frhsic.auditing._audit import gather_evidence
+from frhsic.auditing._claims import Evidence, Shares, make_claims
+from frhsic.auditing._rows import RowsSubject
+from frhsic.auditing._subject import Settings
 from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import HSIC
-from frhsic.inference import Curve, Interval, TestResult, equivalence_test, independence_test
+from frhsic.inference import Curve, TestResult, equivalence_test, independence_test
 from frhsic.kernels import Delta, Gaussian
 
 ALPHA, ROWS, DRAWS, PERMUTATIONS = 0.05, 300, 1_000, 199
@@ -108,14 +109,12 @@ def which_matter(names: Sequence[str], count: int, draw: int) -> list[str]:
 # ---- one audit ---------------------------------------------------------------------------------------------
 
 
-class Quick(Asked):
+class Quick(RowsSubject):
     """The same with fewer permutations: the level of a test does not depend on their number."""
 
-    def test(self, s: Sensitive, given: object = None) -> TestResult:
+    def test(self, n_permutations: int, *, within_labels: bool = False) -> TestResult:  # noqa: ARG002
         """Return the test of independence."""
-        return independence_test(
-            self.z, s, given=given, n_permutations=PERMUTATIONS, random_state=self.seed, sample_weight=self.w
-        )
+        return independence_test(self.z, self.s, n_permutations=PERMUTATIONS, random_state=self.settings.seed)
 
 
 def audited(f: Array, s: dict[str, Any], seed: int) -> tuple[Audit, list[Evidence]]:
@@ -124,13 +123,13 @@ def audited(f: Array, s: dict[str, Any], seed: int) -> tuple[Audit, list[Evidenc
     parts = [sensitive.columns([name]) for name in s]
     several = len(parts) > 1
     z = torch.from_numpy(f)[:, None]
-    asked = Quick(z, None, 1.0 - ALPHA, None, seed, Shares(ALPHA, len(parts)))
-    with Progress("auditing", len(parts) + several) as bar:
-        evidence = gather(asked, parts, sensitive if several else None, None, bar, only_claimed=True)
-    columns = tuple(_column(part) for part in parts)
-    joint = evidence[-1] if several else None
-    claims = claims_of(evidence[: len(parts)], joint, columns, ALPHA)
-    found = [_bare(one, part) for one, part in zip(evidence, [*parts, sensitive], strict=False)]
+    settings = Settings(1.0 - ALPHA, None, seed)
+    subjects = [Quick(z, part, settings) for part in [*parts, *([sensitive] if several else [])]]
+    with Progress("auditing", len(subjects)) as bar:
+        evidence = gather_evidence(subjects, Shares(ALPHA, len(parts)), bar, only_claimed=True)
+    columns = tuple(subject.describe() for subject in subjects[: len(parts)])
+    claims = make_claims(evidence[: len(parts)], evidence[-1] if several else None, columns, ALPHA)
+    found = [_bare(one, subject.s) for one, subject in zip(evidence, subjects, strict=True)]
     audit = Audit(
         subject="score",
         n=len(f),
@@ -153,16 +152,11 @@ def audited(f: Array, s: dict[str, Any], seed: int) -> tuple[Audit, list[Evidenc
 
 
 def _bare(one: Evidence, s: Sensitive) -> Attribute:
-    blank = Interval(0.0, 0.0, 0.0, 1.0 - ALPHA, "", "", "", s.names, len(s))
     return Attribute(
         names=s.names,
         kind=s.kinds[0] if len(s.names) == 1 else "joint",
         test=one.test,
-        normalized_hsic=blank,
-        hsic=blank,
-        distance_correlation=None,
-        kernel_hgr=Measured("", 0.0, 0.0, 0.0, len(s)),
-        gdp=None,
+        measures={},
         curve=None if one.score is None else one.score.curve,
         profile=one.profile,
         outcome=None,

@@ -39,13 +39,6 @@ if TYPE_CHECKING:
     from frhsic.sources import Source
 
 _MEASURES = ("gdp", "normalized_hsic", "hsic", "distance_correlation", "kernel_hgr")
-_TITLES = dict(
-    zip(
-        _MEASURES,
-        ("GDP", "normalised HSIC", "HSIC", "distance correlation", "kernel HGR"),
-        strict=True,
-    )
-)
 # Beside the outcome: the gap within the favourable label, within each label, and of outcome minus score.
 _OUTCOME_MEASURES = ("equal_opportunity", "equalized_odds", "calibration_gap")
 _ENDS = {"estimate": "estimate", "lower": "low", "upper": "high"}
@@ -377,14 +370,18 @@ def _limits(given: Sequence[str], end: str, *, several: bool, outcome: bool) -> 
         raise Refusal(
             f"--fail-on must come with --fail-above. Got {end} and no limit. Add --fail-above gdp=0.05, say."
         )
+    if not given:
+        return {}
+    from frhsic.auditing import MEASURES
+
     limits: dict[str, float] = {}
     for text in given:
         name, _, value = text.partition("=")
         name = name.strip().lower().replace("-", "_")
-        if name not in (*_MEASURES, *_OUTCOME_MEASURES):
+        if name not in (*MEASURES, *_OUTCOME_MEASURES):
             raise Refusal(
                 "--fail-above must be MEASURE=NUMBER with one of "
-                f"{', '.join((*_MEASURES, *_OUTCOME_MEASURES))}. "
+                f"{', '.join((*MEASURES, *_OUTCOME_MEASURES))}. "
                 f"Got {_quoted(text)}. Write --fail-above gdp=0.05, say."
             )
         try:
@@ -396,7 +393,7 @@ def _limits(given: Sequence[str], end: str, *, several: bool, outcome: bool) -> 
                 f"--fail-above must be MEASURE=NUMBER. Got {_quoted(text)}. "
                 f"Write --fail-above {name}=0.05, say."
             )
-        if name in ("gdp", *_OUTCOME_MEASURES) and several:
+        if several and (name in _OUTCOME_MEASURES or MEASURES[name].of_score):
             raise Refusal(
                 f"--fail-above {name} must have a single --score: it is a gap between mean scores. Got "
                 "several. Take normalized_hsic for a representation."
@@ -405,9 +402,9 @@ def _limits(given: Sequence[str], end: str, *, several: bool, outcome: bool) -> 
             raise Refusal(
                 f"--fail-above {name} must come with --label. Got no outcome. Name its column with --label."
             )
-        if name == "kernel_hgr" and end != "estimate":
+        if end != "estimate" and name in MEASURES and not MEASURES[name].has_interval:
             raise Refusal(
-                f"--fail-above kernel_hgr must come with --fail-on estimate: it has no interval. Got {end}. "
+                f"--fail-above {name} must come with --fail-on estimate: it has no interval. Got {end}. "
                 "Take distance_correlation."
             )
         limits[name] = limit
@@ -427,8 +424,10 @@ def _gate(found: Audit, limits: dict[str, float], end: str) -> int:
 
 def _gated(one: Attribute, name: str) -> list[tuple[str, Any]]:
     """Return what a limit is about: one measure, or one for each label of the outcome."""
-    if name in _MEASURES:
-        return [(_TITLES[name], getattr(one, name))]
+    from frhsic.auditing import MEASURES
+
+    if name in MEASURES:
+        return [(MEASURES[name].short, one.measures.get(name))]
     outcome = one.outcome
     if name == "calibration_gap":
         return [("the calibration gap", None if outcome is None else outcome.calibration_gap)]
@@ -442,7 +441,7 @@ def _gated(one: Attribute, name: str) -> list[tuple[str, Any]]:
 
 def _fails(what: str, measured: Any, limit: float, end: str) -> bool:
     """Say whether a measure keeps its limit; what cannot be measured does not."""
-    from frhsic.auditing import Measured
+    from frhsic.auditing import Estimate
 
     if measured is None:
         _say(
@@ -450,10 +449,10 @@ def _fails(what: str, measured: Any, limit: float, end: str) -> bool:
             error=True,
         )
         return True
-    if isinstance(measured, Measured):
-        above = bool(measured.value > limit)
-        sure = f"Chance alone seldom gives more than {_number(measured.chance_high)}."
-        said = f"is {_number(measured.value)}, which {'is above' if above else 'is not above'}"
+    if isinstance(measured, Estimate):
+        above = bool(measured.estimate > limit)
+        sure = f"Under independence it is seldom above {_number(measured.chance_high)}."
+        said = f"is {_number(measured.estimate)}, which {'is above' if above else 'is not above'}"
     else:
         value = getattr(measured, _ENDS[end])
         above = bool(value > limit)
@@ -547,19 +546,12 @@ def _numbers(one: Attribute, found: Audit) -> Table:
     table.add_column("measure", no_wrap=True)
     for heading in ("estimate", f"{found.confidence_level:.0%} interval", "by chance", "seldom above"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for name in _MEASURES:
-        measured = getattr(one, name)
-        if measured is None:
-            continue
-        value, interval = (
-            (measured.value, "")
-            if name == "kernel_hgr"
-            else (measured.estimate, f"{_cell(measured.low)} to {_cell(measured.high)}")
-        )
-        chance = ["" if x is None else _cell(x) for x in (measured.chance, measured.chance_high)]
-        table.add_row(_TITLES[name], _cell(value), interval, *chance)
-    for title, measured in _beside(one):
-        interval = f"{_cell(measured.low)} to {_cell(measured.high)}"
+    from frhsic.auditing import MEASURES, Estimate
+
+    results: list[tuple[str, Any]] = [(MEASURES[name].short, result) for name, result in one.measures.items()]
+    for title, measured in [*results, *_beside(one)]:
+        alone = isinstance(measured, Estimate)
+        interval = "" if alone else f"{_cell(measured.low)} to {_cell(measured.high)}"
         chance = ["" if x is None else _cell(x) for x in (measured.chance, measured.chance_high)]
         table.add_row(title, _cell(measured.estimate), interval, *chance)
     return table
