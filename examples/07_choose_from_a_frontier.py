@@ -33,7 +33,7 @@ print(search.results_[shown].round(3).to_string(index=False))
 # What was chosen looks better on the rows it was chosen on than it is: the audit is on others.
 chosen = search.points_[search.best_index_]
 found = frhsic.audit(search.predict(X_other), sensitive_features=s_other, y_true=y_other, random_state=0)
-gdp = found.attributes[0].gdp
+gdp = found.attributes[0].measures["gdp"]
 print(f"\nChosen: {chosen}")
 print(f"On rows that took no part: R^2 {search.score(X_other, y_other):.3f}. {gdp}")
 frhsic.save(search.best_estimator_, folder / "crime.frhsic")

@@ -34,7 +34,7 @@ if what == "frhsic audit":
     found = json.load(open(path + ".json"))
     one = found["attributes"][0]
     names = ("gdp", "normalized_hsic")
-    value = {"n": found["n"], **{name: one[name]["estimate"] for name in names}}
+    value = {"n": found["n"], **{name: one["measures"][name]["estimate"] for name in names}}
 else:
     resource.setrlimit(resource.RLIMIT_AS, (int(most * 1e9), int(most * 1e9)))
     import numpy as np, pyarrow.parquet

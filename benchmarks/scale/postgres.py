@@ -175,8 +175,8 @@ def audited(rows: int, place: str, password: str) -> dict[str, Any]:
         "rows": found["n"],
         "seconds": seconds,
         "megabytes": float(done.stdout.splitlines()[-1].removeprefix("peak ")),
-        "gdp": one["gdp"]["estimate"],
-        "hsic_normalized": one["normalized_hsic"]["estimate"],
+        "gdp": one["measures"]["gdp"]["estimate"],
+        "hsic_normalized": one["measures"]["normalized_hsic"]["estimate"],
         "password_in_what_was_written": any(password in text for text in written),
     }
 

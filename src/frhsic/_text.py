@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Sequence
 
 # Characters that turn the direction of the text after them: a name with one would rewrite our sentences.
 _DIRECTIONS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 LONGEST = 60
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def shown(text: object, longest: int = LONGEST) -> str:
@@ -112,3 +114,32 @@ def cell(x: float) -> str:
     if 0.0 < abs(x) < 5e-5:  # of many rows
         return f"{x:.0e}"
     return f"{x:.4f}" if abs(x) < 100 else f"{x:.4g}"
+
+
+def digits(x: float | None) -> str:
+    """Return a number with three digits for an HTML report.
+
+    Examples
+    --------
+    >>> digits(0.06), digits(-1.5e-7), digits(18.0), digits(12345.6)
+    ('0.0600', '−1.50×10⁻⁷', '18', '12,346')
+    """
+    if x is None or not math.isfinite(x):
+        return "–" if x is None or math.isnan(x) else f"{x}".replace("-", "−").replace("inf", "∞")
+    whole = x == round(x) or abs(x) >= 1_000
+    text = f"{x:,.0f}" if whole and abs(x) < 1e9 else f"{x:#.3g}".rstrip(".")
+    mantissa, e, exponent = text.partition("e")
+    raised = f"×10{str(int(exponent)).translate(_RAISED)}" if e else ""
+    return mantissa.replace("-", "−").rstrip(".") + raised
+
+
+def join_words(parts: Sequence[str], most: int = 5) -> str:
+    """Return a list in words: its first items, and how many more there are.
+
+    Examples
+    --------
+    >>> join_words(["age", "sex"]), join_words(["age", "sex", "income", "zone"], most=2)
+    ('age and sex', 'age, sex and 2 more')
+    """
+    kept = [*parts[:most], *([f"{len(parts) - most} more"] if len(parts) > most else [])]
+    return kept[0] if len(kept) == 1 else ", ".join(kept[:-1]) + " and " + kept[-1]

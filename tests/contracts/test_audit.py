@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from scipy import stats
 
-from frhsic.auditing import SCHEMA, Audit, audit, schema
+from frhsic.auditing import MEASURES, Audit, AuditMeasure, Estimate, audit, schema
 from frhsic.dependence import GDP, HSIC, DistanceCovariance
 from frhsic.inference import (
     conditional_curve,
@@ -81,13 +83,14 @@ def test_each_number_is_that_of_its_function_with_the_seed_of_the_audit(
     z, found = rows["score"], of_score.attribute("age")
     s = {"age": rows["age"]}
     assert of_score.seed == 5
-    assert found.gdp == confidence_interval(z, s, dependence=GDP(), random_state=5)
+    assert list(found.measures) == list(MEASURES)
     for name, measure in (
+        ("gdp", GDP()),
         ("hsic", HSIC(estimator="unbiased")),
         ("normalized_hsic", HSIC(estimator="unbiased", normalized=True)),
         ("distance_correlation", DistanceCovariance(normalized=True, root=True)),
     ):
-        assert getattr(found, name) == confidence_interval(z, s, dependence=measure, random_state=5)
+        assert found.measures[name] == confidence_interval(z, s, dependence=measure, random_state=5)
     level = 1 - 0.05 / (3 * 2 * 2)  # three questions, two attributes, mean and distribution
     draws = {"n_draws": math.ceil(20 / (1 - level)), "random_state": 5}
     assert found.curve == conditional_curve(z, s, confidence_level=level, **draws)
@@ -121,7 +124,7 @@ def test_several_attributes_are_corrected_and_a_single_one_without_an_outcome_is
     assert single.attributes[0].curve.confidence_level == 0.975  # type: ignore[union-attr]
 
 
-def test_levels_of_the_outcome_are_audits_of_their_rows(rows: dict[str, Any], of_score: Audit) -> None:
+def test_labels_of_the_outcome_are_audits_of_their_rows(rows: dict[str, Any], of_score: Audit) -> None:
     outcome = of_score.attribute("age").outcome
     assert outcome is not None
     assert outcome.equal_opportunity == "1"
@@ -159,7 +162,7 @@ def test_a_score_that_is_no_probability_has_no_calibration_for_labels(rows: dict
     assert "units of the score" in str(found)
 
 
-def test_an_outcome_that_is_a_number_has_calibration_and_no_levels(rows: dict[str, Any]) -> None:
+def test_an_outcome_that_is_a_number_has_calibration_and_no_labels(rows: dict[str, Any]) -> None:
     number = rows["score"] + np.random.default_rng(0).normal(size=300)
     found = audit(rows["score"], sensitive_features={"age": rows["age"]}, y_true=number, random_state=0)
     outcome = found.attributes[0].outcome
@@ -173,7 +176,7 @@ def test_two_columns_of_probabilities_are_a_score(rows: dict[str, Any], of_score
     both = np.column_stack((1 - rows["score"], rows["score"]))
     found = audit(both, sensitive_features={"age": rows["age"]}, random_state=5)
     assert found.subject == "score"
-    assert found.attributes[0].gdp == of_score.attribute("age").gdp
+    assert found.attributes[0].measures["gdp"] == of_score.attribute("age").measures["gdp"]
     assert "second is the score" in found.notes[0]
 
 
@@ -183,7 +186,7 @@ def test_two_columns_of_probabilities_are_a_score(rows: dict[str, Any], of_score
 def test_a_representation_has_heads_recovery_and_a_certificate_but_no_curve(of_representation: Audit) -> None:
     found = of_representation
     assert found.subject == "representation"
-    assert found.attributes[0].gdp is None
+    assert "gdp" not in found.attributes[0].measures
     assert found.attributes[0].curve is None
     assert found.representation is not None
     assert [row.head for row in found.representation.transfer] == ["linear", "MLP", "forest", "boosted"]
@@ -225,8 +228,8 @@ def test_weights_change_every_measure_and_leave_no_certificate(
     assert weighted.certificate is None
     assert any("certificate" in note for note in weighted.notes)
     for name in ("gdp", "hsic", "normalized_hsic", "distance_correlation"):
-        other = getattr(of_score.attribute("age"), name)
-        assert getattr(weighted.attributes[0], name).estimate != other.estimate
+        other = of_score.attribute("age").measures[name]
+        assert weighted.attributes[0].measures[name].estimate != other.estimate
     same = audit(
         rows["score"],
         sensitive_features={"age": rows["age"]},
@@ -234,7 +237,7 @@ def test_weights_change_every_measure_and_leave_no_certificate(
         random_state=5,
     )
     assert not same.weighted
-    assert same.attributes[0].gdp == of_score.attribute("age").gdp
+    assert same.attributes[0].measures["gdp"] == of_score.attribute("age").measures["gdp"]
 
 
 def test_rows_used_for_training_bring_a_warning_first(rows: dict[str, Any]) -> None:
@@ -247,9 +250,9 @@ def test_the_summary_answers_in_order_and_gives_no_verdict(of_score: Audit) -> N
     first, *_, last = of_score.sentences()
     for part in (
         "The score depends on age (p = 0.0075, corrected",
-        "points (of 100)",
+        "percentage points on average",
         "95% interval",
-        "chance alone gives",
+        "Under independence: ",
         "above the overall mean up to",
     ):
         assert part in first
@@ -273,33 +276,98 @@ def test_not_seen_is_said_to_be_no_evidence(rows: dict[str, Any]) -> None:
 def test_the_dictionary_follows_the_schema_as_strict_json(which: str, request: pytest.FixtureRequest) -> None:
     found: Audit = request.getfixturevalue(which)
     read = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert read["schema"] == SCHEMA
+    assert read["schema"] == schema()["title"] == "frhsic.audit/1"
     jsonschema.Draft202012Validator(schema()).validate(read)
 
 
 def test_the_schema_is_the_one_that_was_promised_under_its_number() -> None:
-    number = SCHEMA.rpartition("/")[2]
+    number = schema()["title"].rpartition("/")[2]
     promised = json.loads((ROOT / "docs" / f"audit-{number}.schema.json").read_text())
-    assert schema() == promised, "the form changed: raise the number in SCHEMA and write a new file"
+    assert schema() == promised, "the form changed: raise the number of the schema and write a new file"
 
 
 def test_the_frame_has_a_row_for_each_measure_of_each_attribute(of_score: Audit) -> None:
     frame = of_score.to_frame()
     assert list(frame["attribute"].unique()) == ["age", "sex", "age and sex"]
     age = frame[frame["attribute"] == "age"].set_index("measure")
-    assert age.loc["gdp", "estimate"] == of_score.attribute("age").gdp.estimate  # type: ignore[union-attr]
+    assert age.loc["gdp", "estimate"] == of_score.attribute("age").measures["gdp"].estimate
     assert age.loc["independence test", "pvalue"] == of_score.attribute("age").test.pvalue
 
 
 def test_repr_is_one_short_line_for_every_result(of_score: Audit, of_representation: Audit) -> None:
     found = of_score.attribute("age")
-    parts = [of_score, found, found.test, found.gdp, found.curve, found.profile, found.outcome]
+    parts = [of_score, found, found.test, *found.measures.values(), found.curve, found.profile, found.outcome]
     parts += [of_score.certificate, of_score.score, of_representation, of_representation.representation]
     for part in parts:
         assert len(repr(part)) <= 250
         assert repr(part).startswith(f"{type(part).__name__}(")
     assert "pvalue=0.001" in repr(found.test)
     assert "null=(999 items)" in repr(found.test)
+
+
+# ---- one more measure --------------------------------------------------------------------------------------
+
+
+def spearman(subject: Any) -> Estimate:
+    """Compute |Spearman's correlation| of the score with one column, beside its permutations."""
+    ranks = [
+        np.argsort(np.argsort(x)) for x in (subject.rows.z[:, 0].numpy(), subject.rows.s.values[:, 0].numpy())
+    ]
+    rng = np.random.default_rng(subject.settings.seed)
+    null = [abs(np.corrcoef(ranks[0], rng.permutation(ranks[1]))[0, 1]) for _ in range(99)]
+    value = float(abs(np.corrcoef(*ranks)[0, 1]))
+    level = subject.settings.confidence_level
+    return Estimate(value, "Spearman", float(np.mean(null)), float(np.quantile(null, level)), subject.rows.n)
+
+
+def test_a_measure_that_is_added_appears_in_every_output(
+    rows: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the result, the frame, the JSON, the HTML report, the terminal and the gate: by its entry alone."""
+    from frhsic.cli import run
+
+    toy = AuditMeasure(
+        name="spearman",
+        title="rank correlation",
+        means="Monotone dependence of {z} on {s}.",
+        not_means="A U-shape has none.",
+        compute=spearman,
+        has_interval=False,
+    )
+    monkeypatch.setitem(MEASURES, toy.name, toy)
+    found = audit(rows["score"], sensitive_features={"age": rows["age"]}, random_state=0)
+    result = found.attributes[0].measures["spearman"]
+    wanted = abs(stats.spearmanr(rows["score"], rows["age"]).statistic)
+    assert result.estimate == pytest.approx(wanted, abs=0.02)  # ties
+    assert "spearman" in set(found.to_frame()["measure"])
+
+    lines = [f"{a},{b}" for a, b in zip(rows["score"], rows["age"], strict=True)]
+    (tmp_path / "a.csv").write_text("score,age\n" + "\n".join(lines))
+    line = ["audit", str(tmp_path / "a.csv"), "--score", "score", "--sensitive", "age"]
+    out = ["--json", str(tmp_path / "a.json"), "--report", str(tmp_path / "a.html")]
+    assert run([*line, *out, "--fail-above", "spearman=0"]) == 1
+    printed, failed = capsys.readouterr()
+    assert re.search(r"^rank correlation +0\.\d+", printed, re.MULTILINE)
+    assert "FAILED: rank correlation on age is 0." in failed
+    assert run([*line, "--fail-above", "spearman=1"]) == 0
+    read = json.loads((tmp_path / "a.json").read_text())
+    jsonschema.Draft202012Validator(schema()).validate(read)
+    assert read["attributes"][0]["measures"]["spearman"]["estimate"] == pytest.approx(result.estimate)
+    html = (tmp_path / "a.html").read_text()
+    for text in ("Rank correlation", "Monotone dependence of the score on age.", "A U-shape has none."):
+        assert text in html
+
+
+def test_a_measure_that_cannot_be_computed_is_a_note(
+    rows: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(subject: Any) -> None:
+        raise ValueError("too few rows")
+
+    monkeypatch.setitem(MEASURES, "toy", AuditMeasure("toy", "toy measure", "", "", fail))
+    found = audit(rows["score"], sensitive_features={"age": rows["age"]}, random_state=0)
+    assert "toy" not in found.attributes[0].measures
+    assert "No toy measure on age: too few rows" in found.notes
 
 
 # ---- what is never told -----------------------------------------------------------------------------------
@@ -356,9 +424,10 @@ def test_every_argument_changes_something(rows: dict[str, Any], of_score: Audit)
     s = {"age": rows["age"]}
     plain = audit(rows["score"], sensitive_features=s, y_true=rows["y"], random_state=5)
     wide = audit(rows["score"], sensitive_features=s, confidence_level=0.5, random_state=5)
-    assert wide.attributes[0].gdp.high < plain.attributes[0].gdp.high  # type: ignore[union-attr]
+    first, second = (one.attributes[0].measures["gdp"] for one in (wide, plain))
+    assert first.high < second.high  # type: ignore[union-attr]
     narrow = audit(rows["score"], sensitive_features=s, bandwidth_s=0.02, random_state=5)
-    assert narrow.attributes[0].gdp.estimate != plain.attributes[0].gdp.estimate  # type: ignore[union-attr]
+    assert narrow.attributes[0].measures["gdp"].estimate != second.estimate
     decades = {"decade": rows["age"] // 10}
     labels = audit(rows["score"], sensitive_features=decades, kinds="categorical", random_state=5)
     assert labels.attributes[0].kind == "categorical"

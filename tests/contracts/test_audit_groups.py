@@ -43,7 +43,9 @@ def test_numbers_are_those_of_the_functions_with_the_same_groups(found: Audit) -
     table = rows(0, size=2.0)
     s, same = {"age": table["age"]}, {"groups": table["person"], "random_state": 0}
     assert found.attributes[0].test == independence_test(table["score"], s, **same)
-    assert found.attributes[0].gdp == confidence_interval(table["score"], s, dependence=GDP(), **same)
+    assert found.attributes[0].measures["gdp"] == confidence_interval(
+        table["score"], s, dependence=GDP(), **same
+    )
 
 
 def test_labels_of_groups_do_not_matter_and_single_rows_are_no_groups() -> None:

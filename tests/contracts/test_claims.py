@@ -15,12 +15,12 @@ from frhsic.auditing import Audit, Claim, Column, audit
 from frhsic.auditing._claims import (
     Evidence,
     Shares,
-    Signed,
-    adjusted,
-    claims_of,
+    SignedCurve,
+    adjust_pvalues,
     error_of_mean,
-    signed,
-    signed_about_zero,
+    find_signs,
+    find_signs_about_zero,
+    make_claims,
 )
 from frhsic.inference import Curve, Profile, TestResult
 
@@ -44,15 +44,15 @@ def a_profile() -> Profile:
 
 
 def found(p: float) -> Evidence:
-    return Evidence(a_test(p), Signed(a_curve([0.0, 1.0, 2.0, 3.0], 0.1), (2, 3), (0, 1)), a_profile())
+    return Evidence(a_test(p), SignedCurve(a_curve([0.0, 1.0, 2.0, 3.0], 0.1), (2, 3), (0, 1)), a_profile())
 
 
 # ---- order -------------------------------------------------------------------------------------------------
 
 
 def test_places_are_claimed_only_after_the_test_rejects() -> None:
-    assert claims_of([found(0.06)], None, [AGE], 0.05) == ()
-    assert claims_of([found(0.05)], None, [AGE], 1.0 - 0.95) == (
+    assert make_claims([found(0.06)], None, [AGE], 0.05) == ()
+    assert make_claims([found(0.05)], None, [AGE], 1.0 - 0.95) == (
         Claim("dependence", "depends", ("age",)),
         Claim("dependence", "above", ("age",), None, (40.0, 50.0)),
         Claim("dependence", "below", ("age",), None, (20.0, 30.0)),
@@ -62,14 +62,14 @@ def test_places_are_claimed_only_after_the_test_rejects() -> None:
 
 def test_the_corrected_p_value_decides_not_the_plain_one() -> None:
     one = found(0.01)._replace(test=a_test(0.01, 0.2))
-    assert claims_of([one], None, [AGE], 0.05) == ()
+    assert make_claims([one], None, [AGE], 0.05) == ()
 
 
 def test_places_within_an_outcome_need_the_test_within_outcomes() -> None:
-    curve = Signed(a_curve([0.0, 1.0, 2.0, 3.0], 0.1), (3,), ())
+    curve = SignedCurve(a_curve([0.0, 1.0, 2.0, 3.0], 0.1), (3,), ())
     one = Evidence(a_test(0.5), within=a_test(0.5), labels={"yes": curve}, calibration=curve)
-    assert claims_of([one], None, [AGE], 0.05) == (Claim("calibration", "above", ("age",), None, (50.0,)),)
-    assert claims_of([one._replace(within=a_test(0.01), calibration=None)], None, [AGE], 0.05) == (
+    assert make_claims([one], None, [AGE], 0.05) == (Claim("calibration", "above", ("age",), None, (50.0,)),)
+    assert make_claims([one._replace(within=a_test(0.01), calibration=None)], None, [AGE], 0.05) == (
         Claim("within outcomes", "depends", ("age",)),
         Claim("within outcomes", "above", ("age",), "yes", (50.0,)),
     )
@@ -77,7 +77,7 @@ def test_places_within_an_outcome_need_the_test_within_outcomes() -> None:
 
 def test_extremes_and_rare_labels_are_in_no_claim() -> None:
     narrow = Column("age", "continuous", 4, low=25.0, mean=30.0, high=45.0)
-    points = [claim.points for claim in claims_of([found(0.01)], None, [narrow], 0.05)]
+    points = [claim.points for claim in make_claims([found(0.01)], None, [narrow], 0.05)]
     assert points == [(), (40.0,), (30.0,)]
 
 
@@ -96,29 +96,29 @@ def test_corrected_p_values_reject_any_independent_attribute_in_at_most_alpha_of
     """Under independence of all, with p-values that are uniform and as unrelated as they can be."""
     rng, alpha = np.random.default_rng(0), 0.05
     p = rng.random((20_000, 6))
-    passed = np.array([adjusted(list(row[:5]), row[5]) for row in p]) <= alpha
+    passed = np.array([adjust_pvalues(list(row[:5]), row[5]) for row in p]) <= alpha
     assert passed.any(axis=1).mean() < alpha + 3 * math.sqrt(alpha / 20_000)
     assert passed.any(axis=1).mean() > 0.8 * alpha
     assert (passed[:, 5] >= passed[:, :5].any(axis=1)).all()  # no attribute without all of them together
     # One attribute depends beyond doubt: the others have the level that is theirs.
     p[:, 0] = 0.0
-    passed = np.array([adjusted(list(row[:5]), row[5]) for row in p]) <= alpha
+    passed = np.array([adjust_pvalues(list(row[:5]), row[5]) for row in p]) <= alpha
     assert passed[:, 1:5].any(axis=1).mean() == pytest.approx(1 - (1 - alpha / 5) ** 4, abs=0.005)
 
 
 def test_a_single_attribute_has_no_gate() -> None:
-    assert adjusted([0.03], None) == [0.03]
-    assert adjusted([0.03], None, 3) == pytest.approx([0.09])
+    assert adjust_pvalues([0.03], None) == [0.03]
+    assert adjust_pvalues([0.03], None, 3) == pytest.approx([0.09])
 
 
 # ---- signs -------------------------------------------------------------------------------------------------
 
 
 def test_a_sign_needs_the_error_of_the_overall_mean_too() -> None:
-    """A level whose score hardly varies has a band of no width, and the overall mean is uncertain."""
+    """A category whose score hardly varies has a band of no width, and the overall mean is uncertain."""
     curve = a_curve([0.51, 0.50, 0.49, 0.48], 0.0)
-    assert len(signed(curve, 0.0).above) == 2
-    assert signed(curve, 0.1).above == signed(curve, 0.1).below == ()
+    assert len(find_signs(curve, 0.0).above) == 2
+    assert find_signs(curve, 0.1).above == find_signs(curve, 0.1).below == ()
 
 
 def test_signs_follow_the_formula_written_out() -> None:
@@ -126,12 +126,12 @@ def test_signs_follow_the_formula_written_out() -> None:
     curve = a_curve(mean, half)
     k = norm.ppf(1 - 0.05 / 8)
     reach = math.sqrt((1 - 2 / 4) * half**2 + (k * error) ** 2)
-    result = signed(curve, error)
+    result = find_signs(curve, error)
     assert result.above == tuple(i for i in range(4) if mean[i] - 0.5 > reach) == (3,)
     assert result.below == tuple(i for i in range(4) if 0.5 - mean[i] > reach)
-    wider = signed(curve, error, nested=False)
+    wider = find_signs(curve, error, nested=False)
     assert wider.above == tuple(i for i in range(4) if mean[i] - 0.5 > half + k * error)
-    assert signed_about_zero(curve).above == (1, 2, 3)
+    assert find_signs_about_zero(curve).above == (1, 2, 3)
 
 
 def test_the_variance_of_a_gap_is_that_of_the_module_docstring() -> None:
@@ -181,16 +181,16 @@ def test_sentences_say_what_is_claimed_and_nothing_else(audits: list[Audit]) -> 
             assert bool(PLACES.search(paragraph)) == bool(says - {"depends"})
             shows = "do not show that the score depends" in paragraph
             assert shows == ("depends" not in says)
-            told = "cannot be told" in paragraph
-            assert told == (says == {"depends"})
+            unplaced = "do not show at which values" in paragraph
+            assert unplaced == (says == {"depends"})
         together = [claim for claim in made.claims if len(claim.attributes) > 1]
         assert (f"Jointly: The score depends on {made.joint.name}" in str(made)) == bool(together)  # type: ignore[union-attr]
         if any(len(claim.attributes) == 1 for claim in made.claims):
             assert together
     assert audits[0].claims == ()
-    assert "Nothing is claimed" in str(audits[0])
+    assert "states nothing about the population" in str(audits[0])
     assert any("sex" in claim.attributes for claim in audits[2].claims)
-    assert "all together with a confidence of 95%" in str(audits[2])
+    assert "hold together with 95% confidence" in str(audits[2])
 
 
 def test_the_dictionary_holds_the_claims(audits: list[Audit]) -> None:
@@ -208,8 +208,8 @@ def test_a_joint_gap_that_cannot_be_computed_is_a_note() -> None:
     others = {f"c{j}": np.array([f"x{i}" for i in rng.integers(0, 6, 60)]) for j in range(3)}
     made = audit(rng.normal(size=60), sensitive_features={"town": town, **others}, random_state=0)
     assert made.joint is not None
-    assert made.joint.gdp is None
-    assert all(one.gdp is not None for one in made.attributes)
+    assert "gdp" not in made.joint.measures
+    assert all("gdp" in one.measures for one in made.attributes)
     assert any(note.startswith("No mean gap (GDP) on town and c0") for note in made.notes)
 
 

@@ -396,7 +396,7 @@ def found():
 @pytest.mark.parametrize("end", ["estimate", "lower", "upper"])
 def test_the_gate_compares_the_end_that_is_asked_for(found, end, capsys):
     """Limits between the ends: an estimate below its limit is not shown to be below by the upper end."""
-    gdp = found.attributes[0].gdp
+    gdp = found.attributes[0].measures["gdp"]
     assert gdp.low < gdp.estimate < gdp.high
     limits = {0.5 * (gdp.low + gdp.estimate): "between low and estimate"}
     limits |= {0.5 * (gdp.estimate + gdp.high): "between estimate and high"}
@@ -429,7 +429,7 @@ def test_the_gate_takes_measures_beside_the_outcome(found, capsys):
 
 def test_what_cannot_be_measured_does_not_pass_the_gate(found, capsys):
     one = found.attributes[0]
-    lost = replace(found, attributes=(replace(one, gdp=None),))
+    lost = replace(found, attributes=(replace(one, measures={"hsic": one.measures["hsic"]}),))
     assert not Gate({"gdp": 0.9}, "estimate").check(lost)
     assert "cannot be measured on these rows" in capsys.readouterr().err
 

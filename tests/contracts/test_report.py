@@ -21,15 +21,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from frhsic import report
+from frhsic._text import digits
 from frhsic.auditing import (
     Attribute,
     Audit,
     Claim,
     Column,
-    Given,
-    Measured,
+    Estimate,
+    LabelDependence,
     Outcome,
-    Recovered,
+    Recovery,
     Representation,
     Transfer,
     audit,
@@ -47,7 +48,6 @@ from frhsic.report import (
     render_report,
     write_report,
 )
-from frhsic.report._words import digits
 from frhsic.selection import Point
 
 DATE = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -84,7 +84,7 @@ def an_interval(name: str, estimate: float, measure: str = "GDP") -> Interval:
         attributes=(name,),
         n=1_234,
         chance=estimate / 3,
-        floor_high=estimate / 1.7,
+        chance_high=estimate / 1.7,
     )
 
 
@@ -109,9 +109,9 @@ def a_profile(name: str, points: tuple[float, ...]) -> Profile:
 def an_attribute(name: str, points: tuple[float, ...], kind: Any, score: bool, outcome: bool) -> Attribute:
     beside = Outcome(
         equalized_odds=a_test(name, 0.037),
-        levels=(
-            Given("0", 900, an_interval(name, 0.0417), a_curve(name, points)),
-            Given("1", 334, None, None),
+        labels=(
+            LabelDependence("0", 900, an_interval(name, 0.0417), a_curve(name, points)),
+            LabelDependence("1", 334, None, None),
         ),
         equal_opportunity="1",
         calibration=a_curve(name, points),
@@ -121,11 +121,13 @@ def an_attribute(name: str, points: tuple[float, ...], kind: Any, score: bool, o
         names=(name,),
         kind=kind,
         test=replace(a_test(name), adjusted=0.002),
-        normalized_hsic=an_interval(name, 0.0873, "normalised HSIC"),
-        hsic=an_interval(name, 0.00239, "HSIC"),
-        distance_correlation=an_interval(name, 0.297, "distance correlation"),
-        kernel_hgr=Measured("kernel HGR", 0.463, 0.171, 0.252, 1_000),
-        gdp=an_interval(name, 0.0613) if score else None,
+        measures={
+            **({"gdp": an_interval(name, 0.0613)} if score else {}),
+            "normalized_hsic": an_interval(name, 0.0873, "normalised HSIC"),
+            "hsic": an_interval(name, 0.00239, "HSIC"),
+            "distance_correlation": an_interval(name, 0.297, "distance correlation"),
+            "kernel_hgr": Estimate(0.463, "kernel HGR", 0.171, 0.252, 1_000),
+        },
         curve=a_curve(name, points) if score else None,
         profile=a_profile(name, points),
         outcome=beside if outcome and score else None,
@@ -148,11 +150,12 @@ def make_audit(
         an_attribute(names[0], ages, "continuous", score, outcome),
         an_attribute(names[1], codes, "categorical", score, outcome),
     )
+    measures = {key: one for key, one in found[0].measures.items() if key != "distance_correlation"}
     joint = replace(
-        found[0], names=names, kind="joint", curve=None, profile=None, distance_correlation=None, outcome=None
+        found[0], names=names, kind="joint", curve=None, profile=None, measures=measures, outcome=None
     )
     representation = Representation(
-        recovered=tuple(Recovered(name, 0.213, 0.347, 1_234) for name in names),
+        recovered=tuple(Recovery(name, 0.213, 0.347, 1_234) for name in names),
         transfer=tuple(
             Transfer(
                 head,
@@ -281,19 +284,17 @@ def test_the_numbers_in_the_page_are_those_of_the_audit(certificate: Certificate
     made, text = make_audit(certificate), _Reader(page).text
     for found in (*made.attributes, made.joint):
         assert found is not None
-        intervals = [found.gdp, found.normalized_hsic, found.hsic, found.distance_correlation]
+        intervals = [one for one in found.measures.values() if isinstance(one, Interval)]
         if found.outcome is not None:
             intervals += [found.outcome.labels[0].gdp, found.outcome.calibration_gap]
         for interval in filter(None, intervals):
-            row = (
-                f"{digits(interval.low)} to {digits(interval.high)} {digits(interval.chance)}, seldom above "
-            )
+            row = f"{digits(interval.low)} to {digits(interval.high)} {digits(interval.chance)} on average, "
             assert f"{digits(interval.estimate)} " in text
-            assert row + digits(interval.chance_high) in text
+            assert f"{row}95% below {digits(interval.chance_high)}" in text
     for value in (
         "0.463",
-        "0.171, seldom above 0.252",
-        "6.1 points of 100",
+        "0.171 on average, 95% below 0.252",
+        "6.1 percentage points",
         "p = 0.037",
         "1,234 rows",
         "47.2",
@@ -408,7 +409,7 @@ def test_title_source_command_and_date_change_the_page() -> None:
 def test_a_representation_has_its_own_part(certificate: Certificate) -> None:
     made = make_audit(certificate, score=False)
     text = _Reader(render_report(made, date=DATE)).text
-    assert "What can be read from the representation" in text
+    assert "What can be predicted from the representation" in text
     assert "0.213" in text
     assert "0.347" in text
     assert "Mean gap (GDP) 0" not in text
@@ -463,8 +464,7 @@ def test_an_audit_of_a_table_becomes_a_page() -> None:
     score = 1 / (1 + np.exp(-(age - 40) / 20 - rng.normal(size=80)))
     made = audit(score, sensitive_features={"age": age}, random_state=0)
     text = _Reader(render_report(made, date=DATE)).text
-    assert made.attributes[0].gdp is not None
-    assert digits(made.attributes[0].gdp.estimate) in text
+    assert digits(made.attributes[0].measures["gdp"].estimate) in text
     assert " ".join(made.sentences()[0].split()) in text
 
 
@@ -698,7 +698,7 @@ def test_a_history_has_a_scale_for_the_penalty_of_its_own(certificate: Certifica
     assert list(line(ax, "loss").get_ydata()) == [1.0, 1 / 2, 1 / 3, 1 / 4]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
         "loss",
-        "loss, rows set aside",
+        "loss, held-out rows",
         "penalty",
     ]
     assert len(ax.figure.axes) == 2

@@ -18,7 +18,7 @@ def test_an_audit_of_independent_data_reports_dependence_no_more_often_than_stat
         found = audit(score, sensitive_features={"age": age}, random_state=draw)
         one = found.attributes[0]
         seen += "The score depends on age" in str(found)
-        missed += one.normalized_hsic.low > 0.0
+        missed += one.measures["normalized_hsic"].low > 0.0
         curve = one.curve
         assert curve is not None
         left += any(not low <= curve.overall <= high for low, high in zip(curve.low, curve.high, strict=True))

@@ -1,16 +1,15 @@
 """Audits: the dependence of a score or a representation on sensitive columns, in numbers."""
 
 from frhsic.auditing._audit import audit
+from frhsic.auditing._measures import MEASURES, AuditMeasure, Estimate
 from frhsic.auditing._results import (
-    SCHEMA,
     Attribute,
     Audit,
     Claim,
     Column,
-    Given,
-    Measured,
+    LabelDependence,
     Outcome,
-    Recovered,
+    Recovery,
     Representation,
     Transfer,
 )
@@ -18,15 +17,16 @@ from frhsic.auditing._schema import schema
 from frhsic.auditing._source import audit_source
 
 __all__ = [
-    "SCHEMA",
+    "MEASURES",
     "Attribute",
     "Audit",
+    "AuditMeasure",
     "Claim",
     "Column",
-    "Given",
-    "Measured",
+    "Estimate",
+    "LabelDependence",
     "Outcome",
-    "Recovered",
+    "Recovery",
     "Representation",
     "Transfer",
     "audit",

@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 import torch
-from torch import Tensor
 
-from frhsic._checks import check_confidence_level
+from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic._progress import Progress
-from frhsic.auditing._claims import Evidence, Shares, adjust, claims_of, rejects, signed_about_zero
-from frhsic.auditing._parts import (
-    LABELS,
-    MIN_ROWS,
-    TELLING,
-    Asked,
-    certified,
-    cut,
-    from_rows,
-    gdp_or_note,
-    refuse_identifiers,
-    repeated_rows,
-    warn_of_training,
-)
-from frhsic.auditing._representation import represented
-from frhsic.auditing._results import Attribute, Audit, Column, Given, Outcome
-from frhsic.auditing._sketched import audit_sketches
-from frhsic.data import (
-    Label,
-    LabelRows,
-    Sensitive,
-    check_aligned,
-    split_labels,
-    suspicious_codes,
-    to_generator,
-    to_groups,
-    to_matrix,
-    to_sensitive,
-    to_weights,
-)
-from frhsic.dependence import GDP, HSIC
-from frhsic.inference import TestResult, check_sketch_alone
+from frhsic.auditing._claims import Evidence, Shares, adjust, find_signs_about_zero, make_claims, rejects
+from frhsic.auditing._measures import MEASURES, AuditMeasure, Measurement
+from frhsic.auditing._results import Attribute, Audit, LabelDependence, Outcome, Representation
+from frhsic.auditing._rows import subjects_of_rows
+from frhsic.auditing._sketches import subjects_of_sketches
+from frhsic.auditing._subject import Settings, Subject
+from frhsic.auditing.probes import probe_representation
+from frhsic.data import Label, to_generator
+from frhsic.dependence import GDP
+from frhsic.inference import Interval
+from frhsic.inference.bounds import Certificate, certify
 from frhsic.sketching import HSICSketch
+
+# Of the certificate's heads.
+_CERTIFICATE_ROWS = 2_000
 
 
 def audit(
@@ -61,24 +43,25 @@ def audit(
 ) -> Audit:
     """Return every number about the dependence of a score or a representation on sensitive columns.
 
-    Each number is that of the function of :mod:`frhsic.inference` which its type names, called with
-    ``random_state=seed``, the seed that the audit carries. What is said about the population stands in
-    ``claims``: of all of them together, any is false in at most 1 - confidence_level of samples.
+    Each number is that of a function of :mod:`frhsic.inference`, called with ``random_state=seed``, the seed
+    of the audit. ``claims`` lists every statement about the population: the probability that any of them is
+    false is at most 1 - confidence_level.
 
     Parameters
     ----------
     scores : array or frame of shape (n,) or (n, d), HSICSketch, or list of HSICSketch
         Scores, or a representation when there are several columns. Two columns that sum to one are taken as
-        those of ``predict_proba``: the second is the score. For rows that do not fit in memory a sketch of
+        those of ``predict_proba``: the second is the score. For rows that do not fit in memory, a sketch of
         each sensitive column and, if there are several, then one of all; ``given`` of a sketch is the
-        outcome. Sketches hold rows, outcome and weights, so that these are not passed.
+        outcome. Sketches hold S, outcome, weights and groups: do not pass these beside a sketch.
     sensitive_features : array or frame of shape (n,) or (n, q)
-        Numbers are continuous, labels categorical; ``kinds`` overrides. Needed unless sketches come.
+        Numbers are continuous, labels categorical; ``kinds`` overrides. Required unless sketches are passed.
     y_true : array of shape (n,), optional
         The outcome: adds dependence among the rows of each label (equal opportunity, equalized odds), the
         calibration of the score along s and, for a representation, fresh heads.
     sample_weight : array of shape (n,), optional
-        The law under audit is the weighted one. No certificate then: its bounds are for equal weights.
+        Every number is then that of the weighted distribution. There is no certificate: its bounds are for
+        equal weights.
     kinds : "continuous", "categorical" or dict of these by column name, optional
     groups : array of shape (n,), optional
         Labels of rows that may depend on one another, such as the person of each row: rows of different
@@ -86,8 +69,8 @@ def audit(
     confidence_level : float, default=0.95
         The confidence of each interval, and of all claims together.
     bandwidth_s : float or None, default=None
-        None takes means at each value of a continuous s, or within ranges of equally many rows; a number
-        smooths along it with this fraction of its range, and the output says so.
+        None takes means at each value of a continuous s, or within ranges of equally many rows. A number
+        smooths along s with this fraction of its range, and the output says so.
     random_state : int, generator or None
     trained_on : bool, optional
         Whether these rows were used to train the model. True warns: its scores fit them too well.
@@ -108,340 +91,224 @@ def audit(
     >>> audit(score, sensitive_features={"age": age}, random_state=0).attribute("age").test.pvalue
     0.001
     """
+    check_confidence_level(confidence_level)
     seed = int(torch.randint(2**31, (), generator=to_generator(random_state)))
     if isinstance(random_state, int):
         seed = random_state
+    settings = Settings(confidence_level, bandwidth_s, seed)
+    data = {
+        "sensitive_features": sensitive_features,
+        "y_true": y_true,
+        "sample_weight": sample_weight,
+        "kinds": kinds,
+        "groups": groups,
+    }
     sketches = [scores] if isinstance(scores, HSICSketch) else scores
+    subjects: Sequence[Subject]
+    notes: tuple[str, ...] = ()
     if isinstance(sketches, list | tuple) and any(isinstance(one, HSICSketch) for one in sketches):
-        check_sketch_alone(
-            sensitive_features=sensitive_features,
-            y_true=y_true,
-            sample_weight=sample_weight,
-            kinds=kinds,
-            groups=groups,
-        )
-        return audit_sketches(
-            sketches,
-            confidence_level=confidence_level,
-            bandwidth_s=bandwidth_s,
-            seed=seed,
-            trained_on=trained_on,
-            positive_label=positive_label,
-        )
-    check_aligned(
-        scores=scores,
-        sensitive_features=sensitive_features,
-        y_true=y_true,
-        sample_weight=sample_weight,
-        groups=groups,
-    )
-    z, notes = _subject(scores)
-    s = to_sensitive(sensitive_features, kinds=kinds, n_rows=len(z), rows_of="scores")
-    refuse_identifiers(s, len(s))
-    w = to_weights(sample_weight, n_rows=len(z), rows_of="scores")
-    codes = to_groups(groups, n_rows=len(z), rows_of="scores")
-    outcome = None if y_true is None else _Outcome.of(y_true, len(z), positive_label)
-    if y_true is None and positive_label is not None:
-        raise ValueError(
-            f"'positive_label' must be None without 'y_true'. Got {positive_label!r}. Pass the outcome too."
-        )
-    check_confidence_level(confidence_level)
-    if w is not None and bool((w == w[0]).all()):
-        w = None  # equal weights are none
-    notes = (*warn_of_training(trained_on), *notes, *repeated_rows(z, s, codes))
-    parts = [s.columns([name]) for name in s.names]
-    several, score = len(parts) > 1, z.shape[1] == 1
+        _check_absent(data)
+        subjects = subjects_of_sketches(sketches, settings, positive_label=positive_label)
+    else:
+        subjects, notes = subjects_of_rows(scores, settings, **data, positive_label=positive_label)  # type: ignore[arg-type]
+    return audit_subjects(subjects, settings, notes, trained_on=trained_on)
+
+
+def _check_absent(data: Mapping[str, object]) -> None:
+    """Raise ArgumentError if anything that a sketch holds is passed beside it."""
+    for name, value in data.items():
+        if value is not None:
+            raise ArgumentError(
+                name,
+                "be left out beside a sketch, which holds rows, weights and kernels",
+                type(value).__name__,
+                "Pass the sketch alone; sketch.at(label) is that of one label.",
+            )
+
+
+def audit_subjects(
+    subjects: Sequence[Subject], settings: Settings, notes: tuple[str, ...], *, trained_on: bool | None
+) -> Audit:
+    """Return the audit of each sensitive column and, last of several subjects, of all of them jointly."""
+    whole, several = subjects[-1], len(subjects) > 1
+    single = subjects[:-1] if several else subjects
+    score = whole.width == 1
+    notes = (*_warn_of_training(trained_on), *notes, *whole.notes())
+    labels = whole.by_label()
     shares = Shares(
-        1.0 - confidence_level,
-        attributes=len(parts),
-        questions=1 if outcome is None else outcome.questions(z),
-        labels=1 if outcome is None else max(1, len(outcome.split)),
+        1.0 - settings.confidence_level,
+        attributes=len(single),
+        questions=1 + bool(labels) + (whole.residual() is not None),
+        labels=max(1, len(labels)),
         kinds=2 if score else 1,
     )
-    asked = Asked(z, w, confidence_level, bandwidth_s, seed, shares, codes)
-    columns = tuple(_column(part) for part in parts)
-    with Progress("auditing", 7 * (len(parts) + several) + 2) as bar:
-        evidence = gather(asked, parts, s if several else None, outcome, bar)
-        together = evidence[len(parts)] if several else None
-        claims = claims_of(evidence[: len(parts)], together, columns, shares.alpha)
+    columns = tuple(subject.describe() for subject in single)
+    with Progress("auditing", (2 + len(MEASURES)) * len(subjects) + 2) as bar:
+        evidence = gather_evidence(subjects, shares, bar)
+        claims = make_claims(
+            evidence[: len(single)], evidence[-1] if several else None, columns, shares.alpha
+        )
         found = []
-        for part, one in zip([*parts, *([s] if several else [])], evidence, strict=True):
-            attribute, more = _attribute(asked, part, one, outcome, bar)
+        for subject, one in zip(subjects, evidence, strict=True):
+            attribute, more = _audit_attribute(subject, one, bar)
             found.append(attribute)
             notes += more
-        representation = None
-        if not score:
-            y, labels = (None, False) if outcome is None else (outcome.y, bool(outcome.split))
-            representation = represented(
-                z,
-                s,
-                y,
-                w,
-                labels=labels,
-                confidence_level=confidence_level,
-                measure=GDP(bandwidth_s),
-                seed=seed,
-                groups=codes,
-            )
+        representation = None if score else _probe(whole)
         bar.advance()
-        certificate = None if w is not None else certified(asked, s)
+        certificate = _certify(whole)
         bar.advance()
-    if w is not None:
+    if whole.weighted:
         notes += ("No certificate: its bounds are for rows of equal weight.",)
     return Audit(
         subject="score" if score else "representation",
-        n=len(z),
-        groups=None if codes is None else int(codes.max()) + 1,
-        confidence_level=confidence_level,
-        score=_described(z[:, 0], "score") if score else None,
-        width=z.shape[1],
+        n=whole.n,
+        groups=whole.n_groups,
+        confidence_level=settings.confidence_level,
+        score=whole.describe_score() if score else None,
+        width=whole.width,
         columns=columns,
-        attributes=tuple(found[: len(parts)]),
+        attributes=tuple(found[: len(single)]),
         joint=found[-1] if several else None,
         representation=representation,
         certificate=certificate,
-        weighted=w is not None,
+        weighted=whole.weighted,
         trained_on=trained_on,
-        seed=seed,
+        seed=settings.seed,
         version=version("frhsic"),
         claims=claims,
-        notes=(*notes, *(() if outcome is None else outcome.notes), *_codes(z, s, outcome)),
+        notes=notes,
     )
 
 
-# ---- the door --------------------------------------------------------------------------------------------
+def _warn_of_training(trained_on: bool | None) -> tuple[str, ...]:
+    """Return and raise the warning about rows that the model was trained on."""
+    if not trained_on:
+        return ()
+    note = (
+        "These rows were used to train the model: on them its dependence may be smaller than on new "
+        "rows, and no p-value, interval or bound here holds for the population."
+    )
+    warnings.warn(note + " Audit rows that were held out.", stacklevel=4)
+    return (note,)
 
 
-def _subject(scores: object) -> tuple[Tensor, tuple[str, ...]]:
-    z = to_matrix(scores, name="scores", min_rows=MIN_ROWS)
-    if (
-        z.shape[1] == 2
-        and bool(((z >= 0) & (z <= 1)).all())
-        and bool(((z.sum(dim=1) - 1).abs() < 1e-6).all())
-    ):
-        z = z[:, 1:]
-        return z, ("Two columns that sum to one are probabilities: the second is the score.",)
-    if bool((z == z[0]).all()):
-        raise ValueError(
-            "'scores' must have more than one value. Got the same in every row. "
-            "A constant depends on nothing; pass the scores before they are rounded or thresholded."
-        )
-    return z, ()
-
-
-# ---- what claims rest on -----------------------------------------------------------------------------------
-
-
-def gather(
-    asked: Asked,
-    parts: Sequence[Sensitive],
-    every: Sensitive | None,
-    outcome: _Outcome | None,
-    bar: Progress,
-    *,
-    only_claimed: bool = False,
+def gather_evidence(
+    subjects: Sequence[Subject], shares: Shares, bar: Progress, *, only_claimed: bool = False
 ) -> list[Evidence]:
-    """Return what the claims rest on, p-values corrected: attributes, then all of them jointly.
+    """Return what the claims rest on, with corrected p-values, in the order of the subjects.
 
-    With ``only_claimed``, places along an attribute only where its test lets them be claimed.
+    With ``only_claimed``, places along an attribute only where its test allows a claim about them.
     """
-    tests = []
-    for s in [*parts, *([] if every is None else [every])]:
-        tests.append(Evidence(asked.test(s), within=None if outcome is None else outcome.test(asked, s)))
+    evidence = []
+    for subject in subjects:
+        within = subject.test(shares.n_permutations, within_labels=True) if subject.by_label() else None
+        evidence.append(Evidence(subject.test(shares.n_permutations), within=within))
         bar.advance()
-    many = len(parts)
-    found = adjust(tests[:many], tests[many] if every is not None else None, asked.shares)
-    for j, s in enumerate(parts):
-        if not only_claimed or rejects(found[j].test, asked.shares.alpha):
-            score = asked.signed(s, asked.shares.where) if asked.z.shape[1] == 1 else None
-            found[j] = found[j]._replace(score=score, profile=asked.profile(s, asked.shares.where))
-        if outcome is not None:
-            found[j] = outcome.places(asked, s, found[j])
+    m = shares.attributes
+    found = adjust(evidence[:m], evidence[m] if len(evidence) > m else None, shares)
+    for j, subject in enumerate(subjects[:m]):
+        if not only_claimed or rejects(found[j].test, shares.alpha):
+            score, profile = subject.signed_curve(shares.where), subject.profile(shares.where)
+            found[j] = found[j]._replace(score=score, profile=profile)
+        labels = {
+            label: curve
+            for label, part in subject.by_label()
+            if part.is_sufficient() and (curve := part.signed_curve(shares.within)) is not None
+        }
+        residual = subject.residual()
+        calibration = None if residual is None else find_signs_about_zero(residual.curve(shares.calibration))
+        found[j] = found[j]._replace(labels=labels, calibration=calibration)
     return found
 
 
-# ---- one attribute ---------------------------------------------------------------------------------------
-
-
-def _attribute(
-    asked: Asked, s: Sensitive, evidence: Evidence, outcome: _Outcome | None, bar: Progress
+def _audit_attribute(
+    subject: Subject, evidence: Evidence, bar: Progress
 ) -> tuple[Attribute, tuple[str, ...]]:
-    one, score = len(s.names) == 1, asked.z.shape[1] == 1
-    normalized = asked.interval(s, HSIC(estimator="unbiased", normalized=True))
-    bar.advance()
-    plain = asked.interval(s, HSIC(estimator="unbiased"))
-    bar.advance()
-    told = from_rows(asked, s, bar)
-    gdp, notes = gdp_or_note(asked, s, f"on {' and '.join(s.names)}") if score else (None, ())
-    bar.advance()
-    beside = None
-    if outcome is not None:
-        beside, more = outcome.beside(asked, s, evidence)
+    """Return what was found on one attribute, and notes on what could not be measured."""
+    measures: dict[str, Measurement] = {}
+    notes: list[str] = []
+    for name, measure in MEASURES.items():
+        result, more = _measure(measure, subject, f"on {subject.name}")
         notes += more
+        if result is not None:
+            measures[name] = result
+        bar.advance()
+    outcome, more = _audit_outcome(subject, evidence)
     bar.advance()
     return Attribute(
-        names=s.names,
-        kind=s.kinds[0] if one else "joint",
+        names=subject.s.names,
+        kind=subject.s.kinds[0] if len(subject.s.names) == 1 else "joint",
         test=evidence.test,
-        normalized_hsic=normalized,
-        hsic=plain,
-        distance_correlation=told.distance_correlation,
-        kernel_hgr=told.kernel_hgr,
-        gdp=gdp,
+        measures=measures,
         curve=None if evidence.score is None else evidence.score.curve,
         profile=evidence.profile,
-        outcome=beside,
-    ), notes
+        outcome=outcome,
+    ), (*notes, *more)
 
 
-# ---- beside the outcome ----------------------------------------------------------------------------------
+def _measure(
+    measure: AuditMeasure, subject: Subject, where: str
+) -> tuple[Measurement | None, tuple[str, ...]]:
+    """Return a measure, or a note on why these rows do not give it."""
+    try:
+        return measure.compute(subject), ()
+    except ValueError as error:
+        return None, (f"No {measure.title} {where}: {error}",)
 
 
-class _Outcome:
-    """The outcome as labels, as numbers, or both."""
+def _audit_outcome(subject: Subject, evidence: Evidence) -> tuple[Outcome | None, tuple[str, ...]]:
+    """Return the numbers beside the outcome, and notes on those that these rows do not give."""
+    parts, residual = subject.by_label(), subject.residual()
+    if not parts and subject.rows.outcome is None:
+        return None, ()
+    labels: list[LabelDependence] = []
+    notes: list[str] = []
 
-    def __init__(
-        self, y: Tensor, split: tuple[LabelRows, ...], positive: Label | None, notes: tuple[str, ...]
-    ) -> None:
-        self.y, self.split, self.positive, self.notes = y, split, positive, notes
+    def measure_gap(part: Subject, where: str) -> Interval | None:
+        gap, more = _measure(MEASURES["gdp"], part, where)
+        notes.extend(more)
+        return gap if isinstance(gap, Interval) else None
 
-    @classmethod
-    def of(cls, y_true: object, n: int, positive_label: Label | None) -> _Outcome:
-        split = split_labels(y_true, name="y_true", n_rows=n, rows_of="scores").kept
-        labels = [level.value for level in split]
-        if len(split) > max(LABELS, 2) and all(isinstance(label, int | float) for label in labels):
-            if positive_label is not None:
-                raise ValueError(
-                    f"'positive_label' must be None for an outcome that is a number. Got {positive_label!r}. "
-                    "Leave it out."
-                )
-            y = torch.empty(n, dtype=torch.float64)
-            for level in split:
-                y[level.rows] = float(level.value)
-            note = f"The outcome has {len(split):,} values: it is a number, and not split into labels."
-            return cls(y, (), None, (note,))
-        positive = labels[-1] if positive_label is None else positive_label
-        if positive not in labels:
-            raise ValueError(
-                f"'positive_label' must be a label of 'y_true'. Got {positive_label!r}. "
-                f"Take one of {', '.join(repr(label) for label in labels[:LABELS])}."
-            )
-        y = torch.zeros(n, dtype=torch.float64)
-        for code, level in enumerate(split):
-            y[level.rows] = float(level.value == positive) if len(split) == 2 else float(code)
-        return cls(y, split, positive if len(split) == 2 else None, ())
-
-    def questions(self, z: Tensor) -> int:
-        """Return how many questions an audit asks: dependence, within labels, calibration."""
-        return 1 + bool(self.split) + self._calibrates(z)
-
-    def _calibrates(self, z: Tensor) -> bool:
-        binary = self.positive is not None and bool(((z >= 0) & (z <= 1)).all())
-        return z.shape[1] == 1 and (binary or not self.split)
-
-    def missed(self, asked: Asked) -> Asked | None:
-        """Return outcome minus score in place of the score, where the score predicts the outcome."""
-        return asked.of(self.y[:, None] - asked.z) if self._calibrates(asked.z) else None
-
-    def test(self, asked: Asked, s: Sensitive) -> TestResult | None:
-        """Return the test of independence within labels."""
-        if not self.split:
-            return None
-        given = torch.full((len(s),), -1, dtype=torch.int64)
-        for code, level in enumerate(self.split):
-            given[level.rows] = code
-        return asked.test(s, given=given)
-
-    def places(self, asked: Asked, s: Sensitive, evidence: Evidence) -> Evidence:
-        """Return the evidence with the mean score within each label of enough rows, and what it misses."""
-        labels = {
-            cut(level.value): asked.rows(level.rows).signed(s[level.rows], asked.shares.within)
-            for level in self.split
-            if self._enough(asked, s[level.rows])
-        }
-        missed = self.missed(asked)
-        if missed is None:
-            return evidence._replace(labels=labels)
-        calibration = signed_about_zero(missed.curve(s, asked.shares.calibration))
-        return evidence._replace(labels=labels, calibration=calibration)
-
-    def _enough(self, asked: Asked, part: Sensitive) -> bool:
-        varies = all(bool((column != column[0]).any()) for column in part.values.T)
-        return len(part) >= MIN_ROWS and varies and asked.z.shape[1] == 1
-
-    def beside(self, asked: Asked, s: Sensitive, evidence: Evidence) -> tuple[Outcome, tuple[str, ...]]:
-        """Return the numbers beside the outcome, and notes on those that these rows do not give."""
-        name, found = " and ".join(s.names), []
-        notes: list[str] = []
-        for level in self.split:
-            label, part, gdp = cut(level.value), s[level.rows], None
-            if self._enough(asked, part):
-                of = f"on {name} where the outcome is {label}"
-                gdp, more = gdp_or_note(asked.rows(level.rows), part, of)
-                notes += more
-            curve = evidence.labels.get(label)
-            found.append(Given(label, len(level.rows), gdp, None if curve is None else curve.curve))
-        gap, missed = None, self.missed(asked)
-        if missed is not None:
-            gap, more = gdp_or_note(missed, s, f"of outcome minus score on {name}")
-            notes += more
-        return Outcome(
-            equalized_odds=evidence.within,
-            labels=tuple(found),
-            equal_opportunity=None if self.positive is None else cut(self.positive),
-            calibration=None if evidence.calibration is None else evidence.calibration.curve,
-            calibration_gap=gap,
-        ), tuple(notes)
+    for label, part in parts:
+        where = f"on {subject.name} where the outcome is {label}"
+        gap = measure_gap(part, where) if part.is_sufficient() else None
+        curve = evidence.labels.get(label)
+        labels.append(LabelDependence(label, part.n, gap, None if curve is None else curve.curve))
+    where = f"of outcome minus score on {subject.name}"
+    return Outcome(
+        equalized_odds=evidence.within,
+        labels=tuple(labels),
+        equal_opportunity=subject.favourable,
+        calibration=None if evidence.calibration is None else evidence.calibration.curve,
+        calibration_gap=None if residual is None else measure_gap(residual, where),
+    ), tuple(notes)
 
 
-# ---- description -----------------------------------------------------------------------------------------
-
-
-def _described(values: Tensor, name: str) -> Column:
-    ordered = values.sort().values
-    low, high = (float(ordered[round(q * (len(ordered) - 1))]) for q in (0.01, 0.99))
-    return Column(
-        name=name,
-        kind="continuous",
-        distinct=int(1 + (ordered[1:] != ordered[:-1]).sum()),
-        low=low,
-        mean=float(values.mean()),
-        high=high,
-        unit_interval=bool((ordered[0] >= 0) & (ordered[-1] <= 1)),
+def _probe(whole: Subject) -> Representation:
+    rows, settings = whole.rows, whole.settings
+    return probe_representation(
+        rows.z,
+        rows.s,
+        None if rows.outcome is None else rows.outcome.y,
+        rows.w,
+        labels=rows.outcome is not None and bool(rows.outcome.split),
+        confidence_level=settings.confidence_level,
+        measure=GDP(settings.bandwidth_s),
+        seed=settings.seed,
+        groups=rows.groups,
     )
 
 
-def _codes(z: Tensor, s: Sensitive, outcome: _Outcome | None) -> tuple[str, ...]:
-    """Return a note on each number in which a code such as -999 may stand for no value."""
-    columns = [(z[:, 0], "the score")] if z.shape[1] == 1 else []
-    columns += [
-        (values, f"column '{name}'")
-        for values, name, kind in zip(s.values.T, s.names, s.kinds, strict=True)
-        if kind == "continuous"
-    ]
-    labels = () if outcome is None else outcome.split
-    if outcome is not None and not labels:
-        columns.append((outcome.y, "the outcome"))
-    elif labels and all(isinstance(one.value, int | float) for one in labels):
-        y = [torch.full((len(one.rows),), float(one.value), dtype=torch.float64) for one in labels]
-        columns.append((torch.cat(y), "the outcome"))
-    return tuple(note for values, what in columns if (note := suspicious_codes(values, what)) is not None)
-
-
-def _column(s: Sensitive) -> Column:
-    values, name = s.values[:, 0], s.names[0]
-    if s.kinds == ("continuous",):
-        return _described(values, name)
-    counts = torch.bincount(values.long()).tolist()
-    labels = (s.categories or (None,))[0] or tuple(range(len(counts)))
-    told = [count >= TELLING for count in counts]
-    return Column(
-        name=name,
-        kind="categorical",
-        distinct=sum(count > 0 for count in counts),
-        labels=tuple(
-            cut(label) if tell else f"(fewer than {TELLING} rows)"
-            for label, tell in zip(labels, told, strict=False)
-        ),
-        counts=tuple(count if tell else 0 for count, tell in zip(counts, told, strict=True)),
+def _certify(whole: Subject) -> Certificate | None:
+    """Return the certificate of at most 2,000 rows."""
+    if whole.weighted or whole.groups_lost:
+        return None
+    rows, settings = whole.rows, whole.settings
+    return certify(
+        rows.z,
+        rows.s,
+        confidence_level=settings.confidence_level,
+        random_state=settings.seed,
+        max_rows=_CERTIFICATE_ROWS,
+        groups=rows.groups,
     )

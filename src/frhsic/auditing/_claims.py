@@ -3,8 +3,7 @@
 A claim says that the score depends on an attribute, or where along the attribute its mean is above or below
 the overall mean, or where its distribution differs. Numbers and their intervals are no claims. With
 alpha = 1 - confidence level for the whole audit, Q questions (dependence; dependence within equal outcomes;
-calibration)
-and m attributes, each question has a = alpha / Q, and each attribute of it a / m:
+calibration) and m attributes, each question has a = alpha / Q, and each attribute of it a / m:
 
 - *Gate.* With several attributes, p_gate = min(5 p_joint, 5/4 m min_j p_j). Dependence on the attributes
   together is claimed if p_gate <= a.
@@ -35,7 +34,7 @@ overall mean has an error of its own. With pi_a the share of the rows at a, and 
 
 so a sign is claimed where the mean of a value or range is farther from the overall mean than
 sqrt((1 - 2 pi_a)_+ half_a^2 + (k se(f_))^2), k the normal quantile for all points at once. For the means of
-levels, whose errors are independent, the quantile of the band is Sidak's, which holds for any dependence
+categories, whose errors are independent, the quantile of the band is Sidak's, which holds for any dependence
 between normal variables; a smoothed curve has a larger share behind each point than pi_a, on the safe side.
 """
 
@@ -47,7 +46,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import torch
-from scipy.special import ndtri
 from torch import Tensor
 
 from frhsic.auditing._results import Claim, Column, Question, Says
@@ -104,7 +102,7 @@ def permutations_for(confidence_level: float) -> int:
     return max(199, math.ceil(1.0 / (1.0 - confidence_level)))
 
 
-class Signed(NamedTuple):
+class SignedCurve(NamedTuple):
     """A curve, and the points at which it is shown to be above or below."""
 
     curve: Curve
@@ -112,28 +110,25 @@ class Signed(NamedTuple):
     below: tuple[int, ...]
 
 
-def signed(curve: Curve, error: float, *, nested: bool = True) -> Signed:
-    """Return where a curve is shown to leave the overall mean, whose standard error is ``error``.
+def find_signs(curve: Curve, error: float, *, nested: bool = True) -> SignedCurve:
+    """Return where a curve is shown to differ from the overall mean, whose standard error is ``error``.
 
-    Parameters
-    ----------
-    curve : Curve
-    error : float
-    nested : bool, default=True
-        False where rows of one group lie at several places along s: the error of the mean at a place and that
-        of the overall mean may then be related in any way, and are added.
+    Not ``nested``, rows of one group lie at several places along s: the error of the mean at a place and that
+    of the overall mean may then be related in any way, and are added.
     """
+    from scipy.special import ndtri
+
     k = float(ndtri(1.0 - (1.0 - curve.confidence_level) / (2.0 * len(curve.points)))) * error
     reach = [
         math.sqrt(max(0.0, 1.0 - 2.0 * share) * half**2 + k**2) if nested else half + k
         for share, half in zip(curve.mass, _halves(curve), strict=True)
     ]
-    return _leaving(curve, curve.overall, reach)
+    return _compare(curve, curve.overall, reach)
 
 
-def signed_about_zero(curve: Curve) -> Signed:
+def find_signs_about_zero(curve: Curve) -> SignedCurve:
     """Return where a curve is shown to be above or below zero."""
-    return _leaving(curve, 0.0, _halves(curve))
+    return _compare(curve, 0.0, _halves(curve))
 
 
 def _halves(curve: Curve) -> list[float]:
@@ -141,10 +136,10 @@ def _halves(curve: Curve) -> list[float]:
     return [0.5 * (above - below) for below, above in zip(low, high, strict=True)]
 
 
-def _leaving(curve: Curve, line: float, reach: Sequence[float]) -> Signed:
+def _compare(curve: Curve, line: float, reach: Sequence[float]) -> SignedCurve:
     gaps = [mean - line for mean in curve.mean]
     rows = list(enumerate(zip(gaps, reach, strict=True)))
-    return Signed(
+    return SignedCurve(
         curve,
         above=tuple(i for i, (gap, far) in rows if gap > far),
         below=tuple(i for i, (gap, far) in rows if -gap > far),
@@ -165,11 +160,11 @@ class Evidence(NamedTuple):
     """What the claims about one attribute, or about all jointly, rest on."""
 
     test: TestResult
-    score: Signed | None = None
+    score: SignedCurve | None = None
     profile: Profile | None = None
     within: TestResult | None = None
-    labels: Mapping[str, Signed] = {}
-    calibration: Signed | None = None
+    labels: Mapping[str, SignedCurve] = {}
+    calibration: SignedCurve | None = None
 
 
 def adjust(found: Sequence[Evidence], joint: Evidence | None, shares: Shares) -> list[Evidence]:
@@ -183,19 +178,20 @@ def adjust(found: Sequence[Evidence], joint: Evidence | None, shares: Shares) ->
             continue
         values = [test.pvalue for test in tests]
         together = values.pop() if joint is not None else None
-        passed = adjusted(values, together, shares.questions)
+        corrected = adjust_pvalues(values, together, shares.questions)
         every = [
-            one._replace(**{name: _with(test, p)}) for one, test, p in zip(every, tests, passed, strict=True)
+            one._replace(**{name: replace(test, adjusted=p)})
+            for one, test, p in zip(every, tests, corrected, strict=True)
         ]
     return every
 
 
-def adjusted(pvalues: Sequence[float], joint: float | None, questions: int = 1) -> list[float]:
+def adjust_pvalues(pvalues: Sequence[float], joint: float | None, questions: int = 1) -> list[float]:
     """Return p-values of attributes, and of all jointly if there is one, to be compared with alpha.
 
     Examples
     --------
-    >>> [round(p, 3) for p in adjusted([0.004, 0.012, 0.3], 0.02)]
+    >>> [round(p, 3) for p in adjust_pvalues([0.004, 0.012, 0.3], 0.02)]
     [0.015, 0.036, 0.9, 0.015]
     """
     m = len(pvalues)
@@ -204,11 +200,7 @@ def adjusted(pvalues: Sequence[float], joint: float | None, questions: int = 1) 
     return [min(1.0, p) for p in (*values, *(() if joint is None else (questions * gate,)))]
 
 
-def _with(test: TestResult, p: float) -> TestResult:
-    return replace(test, adjusted=p)
-
-
-def claims_of(
+def make_claims(
     found: Sequence[Evidence], joint: Evidence | None, columns: Sequence[Column], alpha: float
 ) -> tuple[Claim, ...]:
     """Return what is claimed: dependence where its test rejects, and places only after that."""
@@ -221,8 +213,8 @@ def claims_of(
                 claims += _signs("dependence", one.score, column)
             if one.profile is not None:
                 profile = one.profile
-                told = [i for i in column.told(profile.points) if profile.contrast[i] > profile.chance[i]]
-                claims += _places("dependence", "differs", profile.points, told, column)
+                above = [i for i in column.visible(profile.points) if profile.contrast[i] > profile.chance[i]]
+                claims += _places("dependence", "differs", profile.points, above, column)
         if one.within is not None and rejects(one.within, alpha):
             claims.append(Claim("within outcomes", "depends", names))
             for label, curve in one.labels.items():
@@ -246,9 +238,9 @@ def rejects(test: TestResult, alpha: float) -> bool:
     return test.reported <= alpha + 1e-12
 
 
-def _signs(question: Question, found: Signed, column: Column, label: str | None = None) -> list[Claim]:
-    told = set(column.told(found.curve.points))
-    above, below = ([i for i in rows if i in told] for rows in (found.above, found.below))
+def _signs(question: Question, found: SignedCurve, column: Column, label: str | None = None) -> list[Claim]:
+    visible = set(column.visible(found.curve.points))
+    above, below = ([i for i in rows if i in visible] for rows in (found.above, found.below))
     points = found.curve.points
     return [
         *_places(question, "above", points, above, column, label),

@@ -1,4 +1,4 @@
-"""What an audit returns: numbers with what they mean, nothing drawn and nothing judged."""
+"""The results of an audit: numbers, claims and the summary in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from frhsic._checks import ArgumentError
 from frhsic._text import number
+from frhsic.auditing._measures import Estimate
 from frhsic.auditing._words import sentences
 from frhsic.inference import Curve, Interval, Profile, Result, TestResult, frame
 
@@ -52,33 +54,6 @@ class Claim(Result):
 
 
 @dataclass(frozen=True)
-class Measured(Result):
-    """A value beside what chance alone gives, without an interval.
-
-    Attributes
-    ----------
-    measure : str
-    value : float
-    chance, chance_high : float
-        Its mean over permutations of s, and their quantile at the level of the audit.
-    n : int
-        Rows used.
-    """
-
-    measure: str
-    value: float
-    chance: float
-    chance_high: float
-    n: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.measure} is {number(self.value)} (n = {self.n:,}). Chance alone gives "
-            f"{number(self.chance)} on average, seldom above {number(self.chance_high)}."
-        )
-
-
-@dataclass(frozen=True)
 class Column(Result):
     """A column of the data, described without showing any row of it.
 
@@ -90,11 +65,11 @@ class Column(Result):
         Different values.
     low, mean, high : float or None
         Of a continuous column: its 1 % quantile, mean and 99 % quantile. The extremes belong to single rows
-        and are not told.
+        and are not shown.
     labels : tuple of str
         Of a categorical column, in the order of its codes; a longer one is cut.
     counts : tuple of int
-        Rows of each label; 0 where they are too few to tell.
+        Rows of each label; 0 where they are too few to be shown.
     unit_interval : bool
         Whether all values lie between 0 and 1, as probabilities do.
     """
@@ -109,7 +84,21 @@ class Column(Result):
     counts: tuple[int, ...] = ()
     unit_interval: bool = False
 
-    def told(self, points: Sequence[float]) -> list[int]:
+    @property
+    def gap_unit(self) -> str:
+        """The unit of a difference between values of the column."""
+        return "percentage points" if self.unit_interval else "units of the score"
+
+    def format_gap(self, x: float) -> str:
+        """Return a difference between values of the column, in its unit."""
+        return f"{100.0 * x:.1f}" if self.unit_interval else number(x)
+
+    def format_mean(self) -> str:
+        """Return the mean of the column, in percent for probabilities."""
+        mean = self.mean or 0.0
+        return f"{100.0 * mean:.1f}%" if self.unit_interval else number(mean)
+
+    def visible(self, points: Sequence[float]) -> list[int]:
         """Return which points along the column may be shown: no extremes, and no labels of few rows."""
         if self.kind == "categorical":
             return [i for i, point in enumerate(points) if self.counts[int(point)] > 0]
@@ -119,7 +108,7 @@ class Column(Result):
 
 
 @dataclass(frozen=True)
-class Given(Result):
+class LabelDependence(Result):
     """Dependence on s among the rows of one label of y.
 
     Attributes
@@ -145,7 +134,7 @@ class Outcome(Result):
     ----------
     equalized_odds : TestResult or None
         Of independence within the labels of y.
-    labels : tuple of Given
+    labels : tuple of LabelDependence
         The labels of y one by one; none when y is a number with many values.
     equal_opportunity : str or None
         The label that counts as the favourable outcome.
@@ -156,7 +145,7 @@ class Outcome(Result):
     """
 
     equalized_odds: TestResult | None
-    labels: tuple[Given, ...]
+    labels: tuple[LabelDependence, ...]
     equal_opportunity: str | None
     calibration: Curve | None
     calibration_gap: Interval | None
@@ -173,13 +162,10 @@ class Attribute(Result):
     test : TestResult
         Of independence. ``adjusted`` is the p-value to compare with 1 - ``confidence_level``, after the
         correction for all its attributes and questions.
-    normalized_hsic, hsic : Interval
-        Debiased; the first on a scale from 0 to 1.
-    distance_correlation : Interval or None
-        None for continuous and categorical columns jointly.
-    kernel_hgr : Measured
-    gdp : Interval or None
-        In points of the score; None when z is a representation, or where the rows are too few for it.
+    measures : dict of str to Interval or Estimate
+        By the names of ``frhsic.auditing.MEASURES``: "gdp" (in units of the score), "normalized_hsic" and
+        "hsic" (debiased), "distance_correlation", "kernel_hgr". What cannot be measured is absent: the gap of
+        a representation, or the distance correlation of continuous and categorical columns jointly.
     curve : Curve or None
         The mean score along s, its band at the confidence that the claims need; None when z is a
         representation, or for several columns.
@@ -192,11 +178,7 @@ class Attribute(Result):
     names: tuple[str, ...]
     kind: Literal["continuous", "categorical", "joint"]
     test: TestResult
-    normalized_hsic: Interval
-    hsic: Interval
-    distance_correlation: Interval | None
-    kernel_hgr: Measured
-    gdp: Interval | None
+    measures: dict[str, Interval | Estimate]
     curve: Curve | None
     profile: Profile | None
     outcome: Outcome | None
@@ -205,6 +187,11 @@ class Attribute(Result):
     def name(self) -> str:
         """The columns, in words."""
         return " and ".join(self.names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain numbers, strings, lists and dictionaries."""
+        measures = {name: result.to_dict() for name, result in self.measures.items()}
+        return super().to_dict() | {"measures": measures}
 
 
 @dataclass(frozen=True)
@@ -229,7 +216,7 @@ class Transfer(Result):
 
 
 @dataclass(frozen=True)
-class Recovered(Result):
+class Recovery(Result):
     """How well s can be predicted from z on rows not used to learn it.
 
     Attributes
@@ -253,13 +240,13 @@ class Representation(Result):
 
     Attributes
     ----------
-    recovered : tuple of Recovered
+    recovered : tuple of Recovery
         One for each sensitive column.
     transfer : tuple of Transfer
         Fresh heads for y; none when y was not given.
     """
 
-    recovered: tuple[Recovered, ...]
+    recovered: tuple[Recovery, ...]
     transfer: tuple[Transfer, ...]
 
 
@@ -333,9 +320,9 @@ class Audit(Result):
         for found in self.attributes:
             if found.names == (name,):
                 return found
-        raise ValueError(
-            f"'name' must be a sensitive column of this audit. Got {name!r}. "
-            f"Take one of {', '.join(repr(found.name) for found in self.attributes)}."
+        known = ", ".join(repr(found.name) for found in self.attributes)
+        raise ArgumentError(
+            "name", "be a sensitive column of this audit", repr(name), f"Take one of {known}."
         )
 
     def sentences(self) -> tuple[str, ...]:
@@ -356,54 +343,33 @@ class Audit(Result):
         """Return a pandas frame with a row for each measure on each attribute."""
         rows: list[dict[str, Any]] = []
         for found in self.every:
-            rows.append(
-                _row(found.name, "independence test", pvalue=found.test.pvalue, n=found.test.n)
-                | {"adjusted": found.test.adjusted}
-            )
-            for name in ("gdp", "normalized_hsic", "hsic", "distance_correlation"):
-                rows += _interval_rows(found.name, name, getattr(found, name))
-            hgr = found.kernel_hgr
-            rows.append(
-                _row(
-                    found.name,
-                    "kernel_hgr",
-                    estimate=hgr.value,
-                    chance=hgr.chance,
-                    chance_high=hgr.chance_high,
-                    n=hgr.n,
-                )
-            )
-            rows += _outcome_rows(found)
+            rows += _test_row(found.name, "independence test", found.test)
+            for name, result in found.measures.items():
+                rows += _measure_row(found.name, name, result)
+            if found.outcome is not None:
+                outcome = found.outcome
+                rows += _test_row(found.name, "equalized odds test", outcome.equalized_odds)
+                for one in outcome.labels:
+                    rows += _measure_row(found.name, f"gdp where the outcome is {one.label}", one.gdp)
+                rows += _measure_row(found.name, "calibration_gap", outcome.calibration_gap)
         return frame(rows)
 
 
 _FIELDS = ("estimate", "low", "high", "chance", "chance_high", "pvalue", "adjusted", "n")
 
 
-def _outcome_rows(found: Attribute) -> list[dict[str, Any]]:
-    outcome = found.outcome
-    if outcome is None:
+def _test_row(attribute: str, name: str, test: TestResult | None) -> list[dict[str, Any]]:
+    if test is None:
         return []
-    rows, test = [], outcome.equalized_odds
-    if test is not None:
-        rows.append(
-            _row(found.name, "equalized odds test", pvalue=test.pvalue, n=test.n)
-            | {"adjusted": test.adjusted}
-        )
-    for given in outcome.labels:
-        rows += _interval_rows(found.name, f"gdp where the outcome is {given.label}", given.gdp)
-    return rows + _interval_rows(found.name, "calibration_gap", outcome.calibration_gap)
+    values = {"pvalue": test.pvalue, "adjusted": test.adjusted, "n": test.n}
+    return [{"attribute": attribute, "measure": name, **dict.fromkeys(_FIELDS), **values}]
 
 
-def _interval_rows(attribute: str, name: str, interval: Interval | None) -> list[dict[str, Any]]:
-    if interval is None:
+def _measure_row(attribute: str, name: str, result: Interval | Estimate | None) -> list[dict[str, Any]]:
+    if result is None:
         return []
-    ends = {field: getattr(interval, field) for field in ("estimate", "low", "high", "chance", "chance_high")}
-    return [_row(attribute, name, **ends, n=interval.n)]
-
-
-def _row(attribute: str, measure: str, **values: float | None) -> dict[str, Any]:
-    return {"attribute": attribute, "measure": measure, **dict.fromkeys(_FIELDS), **values}
+    values = {field: value for field, value in result.to_dict().items() if field in _FIELDS}
+    return [{"attribute": attribute, "measure": name, **dict.fromkeys(_FIELDS), **values}]
 
 
 def _finite(value: Any) -> Any:

@@ -53,6 +53,8 @@ def _of(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         return {"enum": list(arguments)}
     if origin is tuple:
         return {"type": "array", "items": _of(arguments[0], definitions)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _of(arguments[1], definitions)}
     if hint is type(None):
         return {"type": "null"}
     if hint is float:

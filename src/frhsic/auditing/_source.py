@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from frhsic._checks import ArgumentError
 from frhsic.auditing._audit import audit
-from frhsic.auditing._parts import LABELS
 from frhsic.auditing._results import Audit
+from frhsic.auditing._subject import MAX_LABELS
 from frhsic.data import Label, Sensitive, split_labels, to_matrix, to_sensitive
 from frhsic.runners import Engine, Local, Progress, sketch_source
 from frhsic.sketching import HSICSketch
@@ -67,7 +68,7 @@ def audit_source(
     >>> age = np.arange(10_000) % 72 + 18
     >>> scores = open_source(pa.table({"age": age, "score": (age - 54.0) ** 2}))
     >>> found = audit_source(scores, scores="score", sensitive_features="age", random_state=0)
-    >>> round(found.attribute("age").normalized_hsic.estimate, 2)
+    >>> round(found.attribute("age").measures["normalized_hsic"].estimate, 2)
     0.33
     """
     z, s = (
@@ -106,7 +107,7 @@ def audit_source(
                 engine=engine,
                 partials=partials,
                 progress=tell,
-                **({} if groups is None else {"groups": groups}),
+                groups=groups,
             )
         )
     result = audit(
@@ -127,9 +128,11 @@ def _sensitive(sample: Any, kinds: Mapping[str, str]) -> Sensitive:
     plain = to_sensitive(sample, rows_of="scores", numeric_labels=True)
     for name, kind, own in zip(s.names, s.kinds, plain.kinds, strict=True):
         if kind != own:
-            raise ValueError(
-                f"'kinds' must be {own!r} for column '{name}' where rows are sketched. Got {kind!r}. "
-                "Write numbers as numbers and labels as text."
+            raise ArgumentError(
+                "kinds",
+                f"be {own!r} for column '{name}' where rows are sketched",
+                repr(kind),
+                "Write numbers as numbers and labels as text.",
             )
     return s
 
@@ -138,8 +141,8 @@ def _labels(sample: Any, y_true: str | None) -> tuple[str | None, tuple[str, ...
     """Return the column of labels, or none and why."""
     if y_true is None:
         return None, ()
-    known = [level.value for level in split_labels(sample.column(y_true), name="y_true").kept]
-    if len(known) <= LABELS or not all(isinstance(label, int | float) for label in known):
+    known = [label.value for label in split_labels(sample.column(y_true), name="y_true").kept]
+    if len(known) <= MAX_LABELS or not all(isinstance(label, int | float) for label in known):
         return y_true, ()
     note = f"The outcome '{y_true}' is a number of many values: a sketch leaves it out."
     return None, (note,)

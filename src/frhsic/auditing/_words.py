@@ -1,58 +1,59 @@
-"""An audit in plain words, made from its claims and numbers; what it does not show; no verdict."""
+"""The summary of an audit in plain words, made from its claims and numbers, without a verdict."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from frhsic._text import number, percent
-from frhsic.inference import Curve, Interval, TestResult
+from frhsic._text import join_words, number, percent
+from frhsic.auditing._measures import MEASURES
+from frhsic.inference import Curve, TestResult
 
 if TYPE_CHECKING:
     from frhsic.auditing._results import Attribute, Audit, Claim, Column, Outcome
 
-DOES_NOT_SHOW = (
-    "What this does not show: why the dependence is there, whether it is justified or lawful, or what the "
-    "model does to people other than those these rows were drawn from."
+LIMITS = (
+    "What this does not show: why the dependence exists, whether it is justified or lawful, or how the model "
+    "treats people outside the population of these rows."
 )
 
 
 def sentences(audit: Audit) -> tuple[str, ...]:
-    """Return the summary of an audit: what it claims, with its numbers, a paragraph for each attribute."""
+    """Return the summary of an audit: a paragraph for each attribute with its claims and numbers."""
     lines = list(audit.notes[:1]) if audit.trained_on else []
     columns = {column.name: column for column in audit.columns}
     for found in audit.attributes:
         column = columns[found.names[0]]
-        lines.append(" ".join((seen(found, audit), *_how_much(found, audit), *_where(found, column, audit))))
+        numbers = (measure.sentence(found, audit.score) for measure in MEASURES.values())
+        parts = (_dependence(found, audit), *filter(None, numbers), *_places_of(found, column, audit))
+        lines.append(" ".join(parts))
         if found.outcome is not None:
-            lines.append(" ".join(_beside(found, found.outcome, column, audit)))
+            lines.append(" ".join(_outcome(found, found.outcome, column, audit)))
     if audit.joint is not None:
-        lines.append(" ".join(_jointly(audit.joint, audit)))
-    lines.append(together(audit))
-    lines.append(DOES_NOT_SHOW)
-    return tuple(lines)
+        lines.append(" ".join(_joint(audit.joint, audit)))
+    return (*lines, _confidence(audit), LIMITS)
 
 
-def together(audit: Audit) -> str:
-    """Return how sure the statements of the summary are, all of them at once."""
+def _confidence(audit: Audit) -> str:
+    """Return the confidence of all statements together, and of each interval."""
     share = percent(audit.confidence_level)
     if not audit.claims:
-        return f"Nothing is claimed about the population. Each interval has a confidence of {share}."
+        return f"This audit states nothing about the population. Each interval has {share} confidence."
     return (
-        "What is stated about the population (on what the score depends, where it is above or below, where "
-        f"it differs) holds all together with a confidence of {share}; each interval has {share} by itself."
-    ).replace("the score", _what(audit))
+        f"All statements about the population (whether {_subject(audit)} depends on an attribute, and at "
+        f"which values) hold together with {share} confidence. Each interval has {share} by itself."
+    )
 
 
-def _what(audit: Audit) -> str:
+def _subject(audit: Audit) -> str:
     return "the score" if audit.subject == "score" else f"the representation ({audit.width} columns)"
 
 
 def _claims(
     audit: Audit, question: str, names: tuple[str, ...], label: str | None = None
 ) -> dict[str, Claim]:
-    """Return what is claimed about some attributes, by what it says."""
+    """Return the claims about some attributes, by what they say."""
     return {
         claim.says: claim
         for claim in audit.claims
@@ -60,15 +61,15 @@ def _claims(
     }
 
 
-def seen(found: Attribute, audit: Audit) -> str:
+def _dependence(found: Attribute, audit: Audit) -> str:
     """Return whether the score is shown to depend on an attribute."""
-    what, how = _what(audit), _p_value(found.test)
+    subject, p = _subject(audit), _p_value(found.test)
     if "depends" in _claims(audit, "dependence", found.names):
-        return f"{_capital(what)} depends on {found.name} ({how})."
-    where = "" if found.kind == "joint" else f" Where along {found.name} it might is not asked."
+        return f"{subject[:1].upper()}{subject[1:]} depends on {found.name} ({p})."
+    single = "" if found.kind == "joint" else f" Single values of {found.name} are then not tested."
     return (
-        f"These rows do not show that {what} depends on {found.name} ({how}). That is no evidence of "
-        "independence; the intervals say how much dependence these rows leave possible." + where
+        f"These rows do not show that {subject} depends on {found.name} ({p}). This is no evidence of "
+        "independence: the intervals show how much dependence is compatible with these rows." + single
     )
 
 
@@ -78,67 +79,28 @@ def _p_value(test: TestResult) -> str:
     return f"p = {number(test.reported)}{corrected}, n = {test.n:,}{groups}"
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _how_much(found: Attribute, audit: Audit) -> list[str]:
-    lines = []
-    if found.gdp is not None and audit.score is not None:
-        say, unit = units(audit)
-        gdp = found.gdp
-        overall = say(audit.score.mean or 0.0)
-        chance = f"{say(gdp.chance or 0.0)}, seldom more than {say(gdp.chance_high or 0.0)}"
-        lines.append(
-            f"On average over {found.name}, the mean score at a value of {found.name} lies "
-            f"{say(gdp.estimate)} {unit} away from the overall mean of {overall} ({_range(gdp, say)}, for "
-            f"{gdp.target}; chance alone gives {chance})."
-        )
-    share = found.normalized_hsic
-    lines.append(
-        f"On a scale from 0 (none) to 1, the dependence is {number(max(share.estimate, 0.0))} "
-        f"({_range(share, lambda x: number(max(x, 0.0)))}; normalised HSIC)."
-    )
-    return lines
-
-
-def units(audit: Audit) -> tuple[Callable[[float], str], str]:
-    """Return how a score is said: in points of a hundred when it is a probability, or as it is."""
-    score = audit.score
-    if score is not None and score.unit_interval:
-        return (lambda x: f"{100.0 * x:.1f}"), "points (of 100)"
-    return number, "units of the score"
-
-
-def _range(interval: Interval, say: Callable[[float], str]) -> str:
-    return f"{percent(interval.confidence_level)} interval {say(interval.low)} to {say(interval.high)}"
-
-
-def _where(found: Attribute, column: Column, audit: Audit) -> list[str]:
+def _places_of(found: Attribute, column: Column, audit: Audit) -> list[str]:
+    """Return at which values of an attribute the score is shown to differ."""
     claims = _claims(audit, "dependence", found.names)
     if "depends" not in claims:
         return []
     if found.curve is not None and ("above" in claims or "below" in claims):
         curve = found.curve
-        peak = max(column.told(curve.points), key=lambda i: abs(curve.mean[i] - curve.overall))
+        peak = max(column.visible(curve.points), key=lambda i: abs(curve.mean[i] - curve.overall))
         return [
-            f"The mean score is {_sides(claims, curve, column, 'the overall mean')} ({_about(curve)}). On "
-            f"these rows it is farthest from the overall mean {place(curve.points[peak], column)}."
+            f"The mean score is {_sides(claims, curve, column, 'the overall mean')} ({_resolution(curve)}). "
+            f"In this sample the difference is largest {place(curve.points[peak], column)}."
         ]
     if found.profile is not None and "differs" in claims:
         profile = found.profile
-        window = (
-            "" if profile.bandwidth == 0 else f", seen through a window of width {number(profile.bandwidth)}"
-        )
-        return [
-            "Its distribution differs from the one overall "
-            f"{places(claims['differs'].points, profile.points, column)}{window}."
-        ]
-    return [f"At which values of {column.name} cannot be told from these rows."]
+        window = f" (in a window of width {number(profile.bandwidth)})" if profile.bandwidth else ""
+        where = places(claims["differs"].points, profile.points, column)
+        return [f"Its distribution differs from the overall distribution {where}{window}."]
+    return [f"These rows do not show at which values of {column.name}."]
 
 
-def _about(curve: Curve) -> str:
-    """Return what a sign that is claimed is the sign of."""
+def _resolution(curve: Curve) -> str:
+    """Return what the mean is taken over at a place along the attribute."""
     if not curve.start:
         return f"this is about {curve.target}"
     ranges = sum(below < above for below, above in zip(curve.start, curve.stop, strict=True))
@@ -153,60 +115,60 @@ def _sides(claims: Mapping[str, Claim], curve: Curve, column: Column, line: str)
     )
 
 
-def _beside(found: Attribute, outcome: Outcome, column: Column, audit: Audit) -> list[str]:
-    """Return what is said beside the outcome: within each label, and where the score misses it."""
+def _outcome(found: Attribute, outcome: Outcome, column: Column, audit: Audit) -> list[str]:
+    """Return the sentences beside the outcome: within each label, and outcome minus score."""
     name, lines = found.name, []
-    say, unit = units(audit)
-    test = outcome.equalized_odds
-    if test is not None:
-        lines.append(_within(found, test, audit))
-    for given in outcome.labels:
-        good = " (equal opportunity)" if given.label == outcome.equal_opportunity else ""
-        if given.gdp is not None:
+    if outcome.equalized_odds is not None:
+        lines.append(_within_outcomes(found, outcome.equalized_odds, audit))
+    for one in outcome.labels:
+        favourable = " (equal opportunity)" if one.label == outcome.equal_opportunity else ""
+        if one.gdp is not None and audit.score is not None:
+            gap, low, high = map(audit.score.format_gap, (one.gdp.estimate, one.gdp.low, one.gdp.high))
             lines.append(
-                f"Where the outcome is {given.label}{good}, the mean score at a value of {name} lies "
-                f"{say(given.gdp.estimate)} {unit} away from its mean ({_range(given.gdp, say)})."
+                f"Where the outcome is {one.label}{favourable}, the mean score at a value of {name} differs "
+                f"from the mean of these rows by {gap} {audit.score.gap_unit} on average "
+                f"({percent(one.gdp.confidence_level)} interval {low} to {high})."
             )
-        claims = _claims(audit, "within outcomes", found.names, given.label)
-        if claims and given.curve is not None:
-            sides = _sides(claims, given.curve, column, "its mean")
-            lines.append(f"There it is {sides} ({_about(given.curve)}).")
+        claims = _claims(audit, "within outcomes", found.names, one.label)
+        if claims and one.curve is not None:
+            sides = _sides(claims, one.curve, column, "the mean of these rows")
+            lines.append(f"There the mean score is {sides} ({_resolution(one.curve)}).")
     if outcome.calibration is not None:
         claims = _claims(audit, "calibration", found.names)
         lines.append(
             f"The outcome is on average {_sides(claims, outcome.calibration, column, 'the score')} "
-            f"({_about(outcome.calibration)})."
+            f"({_resolution(outcome.calibration)})."
             if claims
             else f"These rows do not show a value of {name} at which the outcome differs from the score on "
-            "average, which is no evidence that there is none."
+            "average. This is no evidence that there is none."
         )
     return lines
 
 
-def _within(found: Attribute, test: TestResult, audit: Audit) -> str:
-    what, how = _what(audit), _p_value(test)
+def _within_outcomes(found: Attribute, test: TestResult, audit: Audit) -> str:
+    subject, p = _subject(audit), _p_value(test)
     if "depends" in _claims(audit, "within outcomes", found.names):
-        return f"Among rows of the same outcome {what} depends on {found.name} ({how})."
+        return f"Among rows of the same outcome {subject} depends on {found.name} ({p})."
     return (
-        f"These rows do not show that {what} depends on {found.name} among rows of the same outcome ({how}), "
-        "which is no evidence of independence."
+        f"These rows do not show that {subject} depends on {found.name} among rows of the same outcome "
+        f"({p}). This is no evidence of independence."
     )
 
 
-def _jointly(joint: Attribute, audit: Audit) -> list[str]:
-    lines = [f"Jointly: {seen(joint, audit)}"]
+def _joint(joint: Attribute, audit: Audit) -> list[str]:
+    lines = [f"Jointly: {_dependence(joint, audit)}"]
     single = [
         claim for claim in audit.claims if claim.question == "dependence" and len(claim.attributes) == 1
     ]
     if "depends" in _claims(audit, "dependence", joint.names) and not single:
-        lines.append("On which of them cannot be told from these rows.")
+        lines.append("These rows do not show on which of them.")
     if joint.outcome is not None and joint.outcome.equalized_odds is not None:
-        lines.append(_within(joint, joint.outcome.equalized_odds, audit))
+        lines.append(_within_outcomes(joint, joint.outcome.equalized_odds, audit))
     return lines
 
 
 def place(point: float, column: Column) -> str:
-    """Say one value of an attribute."""
+    """Return one value of an attribute, in words."""
     if column.kind == "categorical":
         return f"for {column.labels[int(point)]}"
     return f"near {number(point)}"
@@ -224,7 +186,7 @@ def places(
     ``start`` and ``stop`` are the ends of the ranges in which the points lie, if they stand for ranges.
     """
     if column.kind == "categorical":
-        return "for " + _list([column.labels[int(point)] for point in claimed])
+        return "for " + join_words([column.labels[int(point)] for point in claimed])
     order = sorted(points)
     rank = {point: r for r, point in enumerate(order)}
     runs: list[list[int]] = []
@@ -234,7 +196,7 @@ def places(
         else:
             runs.append([r])
     ends = dict(zip(points, zip(start, stop, strict=True), strict=True)) if start else {}
-    return _list(
+    return join_words(
         [
             _between(*(ends.get(order[r], (order[r], order[r]))[k] for r, k in ((run[0], 0), (run[-1], 1))))
             for run in runs
@@ -248,8 +210,3 @@ def _between(first: float, last: float) -> str:
     if math.isinf(first):
         return "everywhere" if math.isinf(last) else f"up to {number(last)}"
     return f"from {number(first)} on" if math.isinf(last) else f"between {number(first)} and {number(last)}"
-
-
-def _list(parts: Sequence[str], most: int = 5) -> str:
-    kept = [*parts[:most], *([f"{len(parts) - most} more"] if len(parts) > most else [])]
-    return kept[0] if len(kept) == 1 else ", ".join(kept[:-1]) + " and " + kept[-1]

@@ -14,7 +14,7 @@ import typer
 from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic._text import LONGEST, cell, escape, number, quote, quote_all, shorten, to_line
 from frhsic.cli import _options as options
-from frhsic.cli._gate import MEASURES, OUTCOME_MEASURES, Gate
+from frhsic.cli._gate import BUILT_IN, OUTCOME_MEASURES, Gate
 from frhsic.cli._input import check_columns, drop_empty, list_columns, read_columns, use_one_thread
 from frhsic.cli._output import echo, echo_table, echo_warnings, make_table, show_status, write_json
 
@@ -67,7 +67,7 @@ _FailAbove = Annotated[
     options.option(
         "--fail-above",
         "MEASURE=X",
-        f"Exit with 1 if a measure is above X on any sensitive column: {', '.join(MEASURES)}; with --label "
+        f"Exit with 1 if a measure is above X on any sensitive column: {', '.join(BUILT_IN)}; with --label "
         f"also {', '.join(OUTCOME_MEASURES)}.",
     ),
 ]
@@ -334,11 +334,13 @@ def _echo_audit(found: Audit, request: _Request) -> None:
 
 def _tabulate(one: Attribute, found: Audit) -> Table:
     """Return the numbers on one attribute as a table."""
+    from frhsic.auditing import MEASURES
+
     corrected = "" if one.test.adjusted is None else " (corrected)"
     title = f"Dependence on {to_line(one.name)}: p = {number(one.test.reported)}{corrected}"
     interval = f"{found.confidence_level:.0%} interval"
     table = make_table(title, ["measure", "estimate", interval, "by chance", "seldom above"])
-    rows = [(heading, getattr(one, name)) for name, heading in MEASURES.items()]
+    rows: list[tuple[str, Any]] = [(MEASURES[name].short, found) for name, found in one.measures.items()]
     if one.outcome is not None:
         rows += [(f"GDP, outcome {shorten(escape(part.label), 8)}", part.gdp) for part in one.outcome.labels]
         rows.append(("calibration gap", one.outcome.calibration_gap))
@@ -349,10 +351,9 @@ def _tabulate(one: Attribute, found: Audit) -> Table:
 
 
 def _format_cells(measured: Any) -> Sequence[str]:
-    from frhsic.auditing import Measured
+    from frhsic.auditing import Estimate
 
-    single = isinstance(measured, Measured)
-    value = measured.value if single else measured.estimate
+    single = isinstance(measured, Estimate)
     interval = "" if single else f"{cell(measured.low)} to {cell(measured.high)}"
     chance = ("" if x is None else cell(x) for x in (measured.chance, measured.chance_high))
-    return cell(value), interval, *chance
+    return cell(measured.estimate), interval, *chance

@@ -14,13 +14,8 @@ from frhsic.cli._output import echo
 if TYPE_CHECKING:
     from frhsic.auditing import Attribute, Audit
 
-MEASURES = {
-    "gdp": "GDP",
-    "normalized_hsic": "normalised HSIC",
-    "hsic": "HSIC",
-    "distance_correlation": "distance correlation",
-    "kernel_hgr": "kernel HGR",
-}
+# For the help, which loads no library; a test compares them with those of an audit.
+BUILT_IN = ("gdp", "normalized_hsic", "hsic", "distance_correlation", "kernel_hgr")
 # Beside the outcome: the gap within the favourable label, within each label, and of outcome minus score.
 OUTCOME_MEASURES = ("equal_opportunity", "equalized_odds", "calibration_gap")
 _ENDS = {"estimate": "estimate", "lower": "low", "upper": "high"}
@@ -58,7 +53,7 @@ class Gate:
 
     def _exceeds(self, what: str, measured: Any, limit: float) -> bool:
         """Print whether a measure keeps its limit; one that cannot be measured does not."""
-        from frhsic.auditing import Measured
+        from frhsic.auditing import Estimate
 
         if measured is None:
             echo(
@@ -67,8 +62,8 @@ class Gate:
                 error=True,
             )
             return True
-        single = isinstance(measured, Measured)
-        value = measured.value if single else getattr(measured, _ENDS[self.end])
+        single = isinstance(measured, Estimate)
+        value = measured.estimate if single else getattr(measured, _ENDS[self.end])
         above = bool(value > limit)
         verdict = {
             "estimate": f"is {number(value)}, which {'is above' if above else 'is not above'}",
@@ -76,7 +71,7 @@ class Gate:
             "lower": "is shown to be above" if above else "is not shown to be above",
         }[self.end]
         certainty = (
-            f"Chance alone seldom gives more than {number(measured.chance_high)}."
+            f"Under independence it is seldom above {number(measured.chance_high)}."
             if single
             else _locate(measured, limit)
         )
@@ -85,6 +80,8 @@ class Gate:
 
 
 def _parse_limit(text: str) -> tuple[str, float]:
+    from frhsic.auditing import MEASURES
+
     name, _, value = text.partition("=")
     name = name.strip().lower().replace("-", "_")
     if name not in (*MEASURES, *OUTCOME_MEASURES):
@@ -98,21 +95,25 @@ def _parse_limit(text: str) -> tuple[str, float]:
 
 
 def _check_measure(name: str, end: str, *, several: bool, outcome: bool) -> None:
+    from frhsic.auditing import MEASURES
+
     flag = f"--fail-above {name}"
-    if name in ("gdp", *OUTCOME_MEASURES) and several:
+    if several and (name in OUTCOME_MEASURES or MEASURES[name].of_score):
         must = "have a single --score: it is a gap between mean scores"
         raise ArgumentError(flag, must, "several", "Take normalized_hsic for a representation.")
     if name in OUTCOME_MEASURES and not outcome:
         raise ArgumentError(flag, "come with --label", "no outcome", "Name its column with --label.")
-    if name == "kernel_hgr" and end != "estimate":
+    if end != "estimate" and name in MEASURES and not MEASURES[name].has_interval:
         must = "come with --fail-on estimate: it has no interval"
         raise ArgumentError(flag, must, end, "Take distance_correlation.")
 
 
 def _select(one: Attribute, name: str) -> list[tuple[str, Any]]:
     """Return what a limit is about: one measure, or one for each label of the outcome."""
+    from frhsic.auditing import MEASURES
+
     if name in MEASURES:
-        return [(MEASURES[name], getattr(one, name))]
+        return [(MEASURES[name].short, one.measures.get(name))]
     outcome = one.outcome
     if name == "calibration_gap":
         return [("the calibration gap", None if outcome is None else outcome.calibration_gap)]

@@ -1,4 +1,4 @@
-"""Pictures of results, and the report: one HTML file that holds everything it needs."""
+"""Plots of results, and the report: an audit as one HTML file that holds everything it needs."""
 
 try:
     import jinja2 as _jinja2  # noqa: F401
@@ -8,11 +8,11 @@ except ImportError as error:
         f"'frhsic.report' needs {error.name}. Install it: pip install 'frhsic[report]'."
     ) from error
 
+from frhsic.report._frontier import plot_frontier
 from frhsic.report._page import render_report, write_report
 from frhsic.report._plots import (
     plot_bounds,
     plot_curve,
-    plot_frontier,
     plot_history,
     plot_null,
     plot_profile,

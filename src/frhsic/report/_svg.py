@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from frhsic.report._plots import CHANCE, MAIN, SECOND, THIRD
+from frhsic.report._axes import CHANCE, MAIN, SECOND, THIRD
 
 # The colour of text and axes while drawing: in the page it becomes the colour of the text around it.
 INK = "#010203"

@@ -1,13 +1,12 @@
-"""What each number of the report means and does not mean; how numbers are said."""
+"""What each number of the report means and does not mean, apart from the measures of the audit."""
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
+from frhsic._text import join_words, shown
+from frhsic.auditing import Attribute, Audit, AuditMeasure
 from frhsic.inference import TestResult
-
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Meaning(NamedTuple):
@@ -17,41 +16,23 @@ class Meaning(NamedTuple):
     means: str
     not_means: str
 
+    @classmethod
+    def of_measure(cls, measure: AuditMeasure) -> Meaning:
+        """Return the meaning of a measure of the audit."""
+        return cls(measure.title[:1].upper() + measure.title[1:], measure.means, measure.not_means)
+
+    def fill(self, found: Attribute, audit: Audit, label: str = "") -> Meaning:
+        """Return the texts for one attribute, and one label of the outcome."""
+        z = f"the {audit.subject}"
+        s = join_words([shown(name) for name in found.names], 3)
+        return Meaning(*(text.format(s=s, z=z, label=shown(label)) for text in self))
+
 
 TEST = Meaning(
     "Test of independence",
     "How often random pairings of {z} and {s} show at least as much dependence as these rows do.",
-    "It is not the strength of the dependence, nor the probability that there is none. A large p-value is no "
+    "It is not the size of the dependence, nor the probability that there is none. A large p-value is no "
     "evidence of independence.",
-)
-GDP = Meaning(
-    "Mean gap (GDP)",
-    "How far the mean score at a value of {s} lies from the overall mean, on average over the rows.",
-    "It sees means only: a score that just spreads more at some values has no gap. It is never negative, so "
-    "chance alone makes it positive.",
-)
-NORMALIZED_HSIC = Meaning(
-    "Normalised HSIC",
-    "Dependence of any kind, in the mean or not, on a scale from 0 (none) to 1.",
-    "It has no unit, and no value of it is small for every purpose. It depends on the kernels, chosen here "
-    "by rule. Without dependence it scatters around zero, also below.",
-)
-HSIC = Meaning(
-    "HSIC",
-    "The same before it is scaled: the squared distance between the joint distribution of {z} and {s} and "
-    "the one they would have if they were independent.",
-    "It compares only with values under the same kernels, not with those of other attributes.",
-)
-DISTANCE_CORRELATION = Meaning(
-    "Distance correlation",
-    "Dependence of any kind, by distances between rows instead of kernels, from 0 to 1.",
-    "It is no share of variance and no correlation along a line. Without dependence it scatters around zero, "
-    "also below.",
-)
-KERNEL_HGR = Meaning(
-    "Kernel HGR",
-    "The largest correlation between a smooth function of {z} and a smooth function of {s}.",
-    "A largest value is large by chance too, the more so on few rows. Other smoothness gives another number.",
 )
 EQUALIZED_ODDS = Meaning(
     "Test within equal outcomes (equalized odds)",
@@ -59,7 +40,7 @@ EQUALIZED_ODDS = Meaning(
     "It takes the outcomes as recorded, though they may depend on {s} themselves. A large p-value is no "
     "evidence of independence.",
 )
-GIVEN = Meaning(
+WITHIN_LABEL = Meaning(
     "Mean gap where the outcome is {label}",
     "The mean gap among these rows only.",
     "It says nothing about rows of another outcome, nor whether the outcome was recorded alike for all.",
@@ -67,20 +48,20 @@ GIVEN = Meaning(
 CALIBRATION = Meaning(
     "Calibration gap",
     "How far the mean of outcome minus score at a value of {s} lies from its overall mean, on average over "
-    "the rows: near zero, the score errs alike everywhere.",
-    "A score may err alike everywhere and still depend on {s}, or the reverse. Chance alone "
-    "makes it positive.",
+    "the rows: near zero, the error of the score is the same everywhere.",
+    "A score may have the same error everywhere and still depend on {s}, or the reverse. The gap is positive "
+    "under independence too.",
 )
-RECOVERED = Meaning(
-    "Can it be read back?",
+RECOVERY = Meaning(
+    "Prediction of the attribute",
     "The share of the variance of the attribute that a model predicts from the representation, on rows it "
-    "did not learn from (R²; of a category, of its probabilities).",
-    "Near or below zero says that these two models did not read it, not that none can.",
+    "was not trained on (R²; of a category, of its probabilities).",
+    "Near or below zero means that these two models cannot predict it, not that none can.",
 )
 TRANSFER = Meaning(
     "Fresh heads",
     "New models for the outcome, trained on half of the rows of the representation and judged on the other: "
-    "how well they do, and the mean gap of what they predict.",
+    "their performance, and the mean gap of their predictions.",
     "Heads of other kinds, or for another outcome, may show more.",
 )
 
@@ -89,7 +70,7 @@ BOUNDS = {
     "population_asymptotic": "HSIC in the population, for many rows",
     "head_gap": "Gap of every head, by the paper's bound",
     "worst_head": "Gap of the worst head, exactly",
-    "worst_head_crossfit": "Gap of the worst head on rows it has not seen",
+    "worst_head_crossfit": "Gap of the worst head on rows it was not chosen on",
     "khgr": "Kernel HGR, by the paper's bound",
     "conditional_mmd": "Mean squared difference of distributions, at most",
     "conditional_mmd_lower": "Mean squared difference of distributions, at least",
@@ -105,33 +86,14 @@ KINDS = {
 }
 
 
-def digits(x: float | None) -> str:
-    """Return a number with three digits, as one would write it.
-
-    Examples
-    --------
-    >>> digits(0.06), digits(-1.5e-7), digits(18.0), digits(12345.6)
-    ('0.0600', '−1.50×10⁻⁷', '18', '12,346')
-    """
-    if x is None or not math.isfinite(x):
-        return "–" if x is None or math.isnan(x) else f"{x}".replace("-", "−").replace("inf", "∞")
-    whole = x == round(x) or abs(x) >= 1_000
-    text = f"{x:,.0f}" if whole and abs(x) < 1e9 else f"{x:#.3g}".rstrip(".")
-    mantissa, e, exponent = text.partition("e")
-    raised = f"×10{str(int(exponent)).translate(_RAISED)}" if e else ""
-    return mantissa.replace("-", "−").rstrip(".") + raised
-
-
 def p_value(test: TestResult) -> tuple[str, str]:
-    """Return the p-value in words, and what stands behind it."""
-    said = f"p = {test.pvalue:.3g}"
-    behind = ""
+    """Return the p-value in words, and how it was obtained."""
+    method = ""
     if test.n_permutations is not None:
         draws = f"{test.n_permutations:,} {'permutations' if 'permut' in test.method else 'draws'}"
         smallest = test.pvalue <= 1.0 / (test.n_permutations + 1) + 1e-12
-        behind = f"the smallest that {draws} can give" if smallest else draws
+        method = f"the smallest that {draws} can give" if smallest else draws
     if test.adjusted is not None:
-        behind += ("; " if behind else "") + (
-            f"p = {test.adjusted:.3g} corrected for all tests of this audit"
-        )
-    return said, behind
+        corrected = f"p = {test.adjusted:.3g} corrected for all tests of this audit"
+        method += f"; {corrected}" if method else corrected
+    return f"p = {test.pvalue:.3g}", method

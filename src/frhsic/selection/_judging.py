@@ -10,7 +10,7 @@ from sklearn.metrics import check_scoring
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.auditing._representation import MOST_ROWS, represented
+from frhsic.auditing.probes import MOST_ROWS, probe_representation
 from frhsic.data import Sensitive, to_generator, to_matrix
 from frhsic.dependence import GDP, HSIC, Dependence
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor
@@ -156,7 +156,9 @@ class Judge:
             hsic = float(_WHITENED(z[rows], s[rows]))
         else:
             hsic = self._interval(z[rows], s[rows], _WHITENED, w[rows]).estimate
-        read = represented(z, s, None, w, labels=False, confidence_level=LEVEL, measure=GDP(), seed=self.seed)
+        read = probe_representation(
+            z, s, None, w, labels=False, confidence_level=LEVEL, measure=GDP(), seed=self.seed
+        )
         (recovered,) = read.recovered
         return [("hsic_z", hsic), ("r2_ridge", recovered.linear), ("r2_boosted", recovered.boosted)]
 

@@ -1,4 +1,4 @@
-"""What only a representation is asked: can S be read from it, and what do fresh heads make of it."""
+"""Probes of a representation: how well S is predicted from it, and fresh heads for the outcome."""
 
 from __future__ import annotations
 
@@ -7,26 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.model_selection import (
-    GroupKFold,
-    KFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    cross_val_predict,
-)
-from sklearn.neural_network import MLPClassifier, MLPRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from frhsic.auditing._results import Recovered, Representation, Transfer
+from frhsic.auditing._results import Recovery, Representation, Transfer
 from frhsic.data import Sensitive, to_generator
 from frhsic.dependence import GDP
 from frhsic.inference import confidence_interval
@@ -37,7 +20,7 @@ _FOLDS = 3
 _RIDGES = tuple(10.0**k for k in range(-3, 4))
 
 
-def represented(
+def probe_representation(
     z: Tensor,
     s: Sensitive,
     y: Tensor | None,
@@ -49,9 +32,9 @@ def represented(
     seed: int,
     groups: Tensor | None = None,
 ) -> Representation:
-    """Return how well s is recovered from z, and fresh heads for y: learned without weights, judged with.
+    """Return how well s is predicted from z, and fresh heads for y: trained without weights, judged with.
 
-    Rows of one group are all learned from, or all judged on.
+    Rows of one group are all trained on, or all judged on.
     """
     rows = torch.randperm(len(z), generator=to_generator(seed))[:MOST_ROWS]
     if groups is not None:  # whole groups side by side, in random order
@@ -60,7 +43,7 @@ def represented(
         groups = groups[rows]
     z, s = z[rows], s[rows]
     w = None if w is None else w[rows]
-    recovered = tuple(_recovered(z, s.columns([name]), w, seed, groups) for name in s.names)
+    recovered = tuple(_recover(z, s.columns([name]), w, seed, groups) for name in s.names)
     if y is None:
         return Representation(recovered, ())
     y, half = y[rows], len(rows) // 2
@@ -70,11 +53,10 @@ def represented(
         return Representation(recovered, ())
     judged = torch.arange(half, len(rows))
     weights = None if w is None else w[judged]
-    dependent: dict[str, Any] = {} if groups is None else {"groups": groups[judged]}
     transfer = []
     for head, model in _heads(labels, seed):
         model.fit(z[:half].numpy(), y[:half].numpy())
-        predicted = _predicted(model, z[judged].numpy(), labels)
+        predicted = _predict(model, z[judged].numpy(), labels)
         gaps = [
             confidence_interval(
                 predicted,
@@ -83,7 +65,7 @@ def represented(
                 confidence_level=confidence_level,
                 random_state=seed,
                 sample_weight=weights,
-                **dependent,
+                groups=None if groups is None else groups[judged],
             )
             for name in s.names
         ]
@@ -93,23 +75,31 @@ def represented(
 
 
 def _heads(labels: bool, seed: int) -> list[tuple[str, Any]]:
+    from sklearn import ensemble, linear_model
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     scaled = StandardScaler()
     if labels:
         return [
-            ("linear", make_pipeline(scaled, LogisticRegression(max_iter=1_000))),
-            ("MLP", make_pipeline(scaled, MLPClassifier(early_stopping=True, random_state=seed))),
-            ("forest", RandomForestClassifier(min_samples_leaf=5, random_state=seed)),
-            ("boosted", HistGradientBoostingClassifier(random_state=seed)),
+            ("linear", make_pipeline(scaled, linear_model.LogisticRegression(max_iter=1_000))),
+            (
+                "MLP",
+                make_pipeline(scaled, MLPClassifier(early_stopping=True, random_state=seed)),
+            ),
+            ("forest", ensemble.RandomForestClassifier(min_samples_leaf=5, random_state=seed)),
+            ("boosted", ensemble.HistGradientBoostingClassifier(random_state=seed)),
         ]
     return [
-        ("linear", make_pipeline(scaled, RidgeCV(_RIDGES))),
+        ("linear", make_pipeline(scaled, linear_model.RidgeCV(_RIDGES))),
         ("MLP", make_pipeline(scaled, MLPRegressor(early_stopping=True, random_state=seed))),
-        ("forest", RandomForestRegressor(min_samples_leaf=5, random_state=seed)),
-        ("boosted", HistGradientBoostingRegressor(random_state=seed)),
+        ("forest", ensemble.RandomForestRegressor(min_samples_leaf=5, random_state=seed)),
+        ("boosted", ensemble.HistGradientBoostingRegressor(random_state=seed)),
     ]
 
 
-def _predicted(model: Any, z: NDArray[np.float64], labels: bool) -> NDArray[np.float64]:
+def _predict(model: Any, z: NDArray[np.float64], labels: bool) -> NDArray[np.float64]:
     """Return probabilities (of the second of two labels, or of each), or predictions."""
     if not labels:
         return np.asarray(model.predict(z), dtype=float)
@@ -117,17 +107,17 @@ def _predicted(model: Any, z: NDArray[np.float64], labels: bool) -> NDArray[np.f
     return probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
 
 
-def _recovered(
-    z: Tensor, s: Sensitive, w: Tensor | None, seed: int, groups: Tensor | None = None
-) -> Recovered:
+def _recover(z: Tensor, s: Sensitive, w: Tensor | None, seed: int, groups: Tensor | None = None) -> Recovery:
     """Return R^2 of s from z on folds not used to learn it."""
     linear, boosted = (_r2(kind, z.numpy(), s, w, seed, groups) for kind in ("linear", "boosted"))
-    return Recovered(attribute=s.names[0], linear=linear, boosted=boosted, n=len(z))
+    return Recovery(attribute=s.names[0], linear=linear, boosted=boosted, n=len(z))
 
 
 def _r2(
     kind: str, z: NDArray[np.float64], s: Sensitive, w: Tensor | None, seed: int, groups: Tensor | None
 ) -> float:
+    from sklearn import model_selection as split
+
     labels = s.kinds == ("categorical",)
     target = s.values[:, 0].numpy()
     if labels:
@@ -139,10 +129,10 @@ def _r2(
     model = dict(_heads(labels, seed))[kind]
     folds: Any
     if groups is None:
-        folds = (StratifiedKFold if labels else KFold)(_FOLDS, shuffle=True, random_state=seed)
-    else:  # rows stand in random order of their groups already
-        folds = (StratifiedGroupKFold if labels else GroupKFold)(_FOLDS)
-    predicted = cross_val_predict(
+        folds = (split.StratifiedKFold if labels else split.KFold)(_FOLDS, shuffle=True, random_state=seed)
+    else:  # the groups are in random order already
+        folds = (split.StratifiedGroupKFold if labels else split.GroupKFold)(_FOLDS)
+    predicted = split.cross_val_predict(
         model,
         z,
         target,

@@ -1,0 +1,211 @@
+"""The measures of an audit: how each one is named, explained, formatted and computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+
+from frhsic._text import number, percent
+from frhsic.data import to_generator
+from frhsic.dependence import HSIC, DistanceCovariance, KernelHGR
+from frhsic.inference import Interval, Result
+
+if TYPE_CHECKING:
+    from frhsic.auditing._results import Attribute, Column
+    from frhsic.auditing._subject import Subject
+
+# Kernel HGR takes the eigenvectors of two (n, n) matrices.
+_HGR_ROWS, _PERMUTATIONS = 1_000, 199
+
+
+@dataclass(frozen=True)
+class Estimate(Result):
+    """An estimate beside its values under independence, without an interval.
+
+    Attributes
+    ----------
+    estimate : float
+    measure : str
+    chance, chance_high : float
+        The mean over permutations of s, and the quantile at the confidence level of the audit.
+    n : int
+        Rows used.
+    """
+
+    estimate: float
+    measure: str
+    chance: float
+    chance_high: float
+    n: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.measure} is {number(self.estimate)} (n = {self.n:,}). Under independence: "
+            f"{number(self.chance)} on average, seldom above {number(self.chance_high)}."
+        )
+
+
+Measurement: TypeAlias = Interval | Estimate
+
+
+@dataclass(frozen=True)
+class AuditMeasure:
+    """One measure of an audit. An entry of ``MEASURES`` appears in every output of an audit.
+
+    Attributes
+    ----------
+    name : str
+        Its key in ``Attribute.measures`` and in JSON, and its name for ``frhsic audit --fail-above``.
+    title : str
+        As it stands within a sentence.
+    means, not_means : str
+        What it says and what it does not; ``{s}`` is the attribute, ``{z}`` the score or representation.
+    compute : callable
+        Of a ``Subject``; None where the measure does not apply. A ValueError becomes a note of the audit.
+    label : str
+        The title where space is short; "" takes ``title``.
+    of_score : bool, default=False
+        Whether it is in units of the score. A representation has no such measure.
+    has_interval : bool, default=True
+        Whether the result is an ``Interval``.
+    summary : str
+        A sentence for the summary with ``{s} {overall} {estimate} {interval} {target} {chance}``, or "".
+    """
+
+    name: str
+    title: str
+    means: str
+    not_means: str
+    compute: Callable[[Subject], Measurement | None]
+    label: str = ""
+    of_score: bool = False
+    has_interval: bool = True
+    summary: str = ""
+
+    @property
+    def short(self) -> str:
+        """The title where space is short."""
+        return self.label or self.title
+
+    def format(self, x: float, score: Column | None) -> str:
+        """Return a value in the unit of the measure; the measures themselves are never negative."""
+        return score.format_gap(max(x, 0.0)) if self.of_score and score else number(max(x, 0.0))
+
+    def unit(self, score: Column | None) -> str:
+        """Return the unit of the measure, or "" if it has none."""
+        return score.gap_unit if self.of_score and score else ""
+
+    def sentence(self, found: Attribute, score: Column | None) -> str:
+        """Return the sentence of the summary about one attribute, or ""."""
+        result = found.measures.get(self.name)
+        if not self.summary or not isinstance(result, Interval):
+            return ""
+        low, high, chance, most = (
+            self.format(x or 0.0, score) for x in (result.low, result.high, result.chance, result.chance_high)
+        )
+        share = percent(result.confidence_level)
+        return self.summary.format(
+            s=found.name,
+            overall=score.format_mean() if score else "",
+            estimate=f"{self.format(result.estimate, score)} {self.unit(score)}".strip(),
+            interval=f"{share} interval {low} to {high}",
+            target=result.target,
+            chance=f"{chance} on average, {share} below {most}",
+        )
+
+
+def _gdp(subject: Subject) -> Interval | None:
+    return subject.gdp() if subject.has_means else None
+
+
+def _distance_correlation(subject: Subject) -> Interval | None:
+    if len(set(subject.s.kinds)) > 1 or subject.groups_lost:
+        return None
+    return subject.rows.interval(DistanceCovariance(normalized=True, root=True))
+
+
+def _kernel_hgr(subject: Subject) -> Estimate:
+    """Return kHGR on at most 1,000 rows beside its permutations; rows are drawn by their weights.
+
+    Of each group one random row: these are independent.
+    """
+    rows = subject.rows
+    generator = to_generator(rows.settings.seed)
+    if rows.groups is not None:
+        order = torch.randperm(len(rows.s), generator=generator)
+        last = order.new_empty(int(rows.groups.max()) + 1).index_copy(0, rows.groups[order], order)
+        rows = rows.at(last[rows.groups.unique()])
+    if rows.w is None:
+        kept = torch.randperm(len(rows.s), generator=generator)[:_HGR_ROWS]
+    else:
+        kept = rows.w.multinomial(min(_HGR_ROWS, int((rows.w > 0).sum()) // 2), generator=generator)
+    z, s, n = rows.z[kept], rows.s[kept], len(kept)
+    measure = KernelHGR().calibrate(z, s, generator, freeze=True)
+    orders = torch.stack([torch.randperm(n, generator=generator) for _ in range(_PERMUTATIONS)])
+    null = measure.permuted(z, s, orders)
+    return Estimate(
+        estimate=float(measure(z, s)),
+        measure="kernel HGR",
+        chance=float(null.mean()),
+        chance_high=float(null.quantile(rows.settings.confidence_level)),
+        n=n,
+    )
+
+
+# In the order in which they are shown.
+MEASURES: dict[str, AuditMeasure] = {
+    measure.name: measure
+    for measure in (
+        AuditMeasure(
+            name="gdp",
+            title="mean gap (GDP)",
+            label="GDP",
+            means="How far the mean score at a value of {s} lies from the overall mean, on average over the "
+            "rows.",
+            not_means="It compares means only: a score that just spreads more at some values has no gap. It "
+            "is never negative, so it is positive under independence too.",
+            compute=_gdp,
+            of_score=True,
+            summary="The mean score at a value of {s} differs from the overall mean of {overall} by "
+            "{estimate} on average ({interval}, for {target}). Under independence: {chance}.",
+        ),
+        AuditMeasure(
+            name="normalized_hsic",
+            title="normalised HSIC",
+            means="Dependence of any kind, in the mean or not, on a scale from 0 (none) to 1.",
+            not_means="It has no unit, and no value of it is small for every purpose. It depends on the "
+            "kernels, chosen here by rule. Under independence it scatters around zero, also below.",
+            compute=lambda subject: subject.interval(HSIC(estimator="unbiased", normalized=True)),
+            summary="On a scale from 0 (no dependence) to 1, normalised HSIC is {estimate} ({interval}).",
+        ),
+        AuditMeasure(
+            name="hsic",
+            title="HSIC",
+            means="The same before scaling: the squared distance between the joint distribution of {z} and "
+            "{s} and the one they would have under independence.",
+            not_means="It compares only with values under the same kernels, not with those of other "
+            "attributes.",
+            compute=lambda subject: subject.interval(HSIC(estimator="unbiased")),
+        ),
+        AuditMeasure(
+            name="distance_correlation",
+            title="distance correlation",
+            means="Dependence of any kind, by distances between rows instead of kernels, from 0 to 1.",
+            not_means="It is no share of variance and no correlation along a line. Under independence it "
+            "scatters around zero, also below.",
+            compute=_distance_correlation,
+        ),
+        AuditMeasure(
+            name="kernel_hgr",
+            title="kernel HGR",
+            means="The largest correlation between a smooth function of {z} and a smooth function of {s}.",
+            not_means="A largest value is large under independence too, the more so on few rows. Another "
+            "smoothness gives another number.",
+            compute=_kernel_hgr,
+            has_interval=False,
+        ),
+    )
+}

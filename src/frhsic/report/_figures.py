@@ -1,0 +1,224 @@
+"""The figures of the report: SVG elements with titles, descriptions and captions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+
+from frhsic._text import digits, percent, shown
+from frhsic.auditing import Attribute, Audit, Column, Outcome, Representation
+from frhsic.inference import Curve, Profile, TestResult
+from frhsic.inference.bounds import Certificate
+from frhsic.report._plots import plot_bounds, plot_curve, plot_null, plot_profile, plot_transfer
+from frhsic.report._svg import INK, svg
+from frhsic.report._tables import MOST_LABELS
+
+_Along = TypeVar("_Along", Curve, Profile)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure and its caption."""
+
+    svg: Markup
+    caption: str
+
+
+def attribute_figures(found: Attribute, column: Column | None, key: str, audit: Audit) -> Iterator[Picture]:
+    """Return the curve (or the null distribution of the test) and the profile of one attribute."""
+    if column is None or _is_hidden(column):
+        return
+    s = shown(column.name)
+    if found.curve is not None:
+        claimed = _is_claimed(audit, "dependence", column, ("above", "below"))
+        title = f"Mean score along {s}"
+        yield _curve_figure(found.curve, column, f"{key}-curve", title, "mean score", claimed)
+    elif found.test.null:
+        yield _null_figure(found.test, s, f"{key}-null")
+    if found.profile is not None:
+        claimed = _is_claimed(audit, "dependence", column, ("differs",))
+        yield _profile_figure(found.profile, column, f"{key}-profile", claimed)
+
+
+def outcome_figures(outcome: Outcome, column: Column | None, key: str, audit: Audit) -> Iterator[Picture]:
+    """Return the curves within labels of the outcome, and that of outcome minus score."""
+    if column is None or _is_hidden(column):
+        return
+    s = shown(column.name)
+    for place, one in enumerate(outcome.labels):
+        if one.curve is not None and len(outcome.labels) <= 3:
+            title = f"Mean score along {s} where the outcome is {shown(one.label, 30)}"
+            claimed = _is_claimed(audit, "within outcomes", column, ("above", "below"), one.label)
+            yield _curve_figure(one.curve, column, f"{key}-given{place}", title, "mean score", claimed)
+    if outcome.calibration is not None:
+        title, ylabel = f"Outcome minus score along {s}", "mean of outcome − score"
+        claimed = _is_claimed(audit, "calibration", column, ("above", "below"))
+        yield _curve_figure(
+            outcome.calibration, column, f"{key}-calibration", title, ylabel, claimed, zero=True
+        )
+
+
+def transfer_figures(representation: Representation | None) -> list[Picture]:
+    """Return the figure of fresh heads for each attribute."""
+    if representation is None or not representation.transfer:
+        return []
+    return [_transfer_figure(representation, place) for place in range(len(representation.transfer[0].gdp))]
+
+
+def bounds_figure(certificate: Certificate) -> Picture:
+    """Return the bounds of a certificate by resolution."""
+    last = certificate.heads[-1]
+    return Picture(
+        svg(
+            lambda ax: plot_bounds(certificate, ax=ax),
+            key="bounds",
+            title="Bounds by resolution",
+            description=(
+                f"On a logarithmic scale, at resolution {last.m}: the paper's bound is "
+                f"{digits(last.paper_bound)}, the worst head {digits(last.worst_rms)} and its mean under "
+                f"independence {digits(last.null_mean)}."
+            ),
+        ),
+        "The largest gap that a head of norm one has on these rows, by how finely the attributes are "
+        "resolved, beside the paper’s bound on it and its value under independence.",
+    )
+
+
+def _is_claimed(
+    audit: Audit, question: str, column: Column, says: Sequence[str], label: str | None = None
+) -> bool:
+    """Return whether places along an attribute are claimed."""
+    return any(
+        (claim.question, claim.attributes, claim.label) == (question, (column.name,), label)
+        and claim.says in says
+        for claim in audit.claims
+    )
+
+
+def _is_hidden(column: Column) -> bool:
+    """Return whether every label of a column has too few rows to be shown."""
+    return column.kind == "categorical" and not any(column.counts)
+
+
+def _select(found: _Along, column: Column) -> tuple[list[int], str]:
+    """Return the points to draw, and a remark where some are left out."""
+    every, visible = list(range(len(found.points))), column.visible(found.points)
+    if column.kind != "categorical":
+        # The smallest and the largest value belong to single rows, as in the description of the data.
+        if len(visible) in (0, 1, len(every)):
+            return every, ""
+        return visible, " Drawn from the 1 % to the 99 % quantile."
+    # The mean of a label of a few rows could be the score of one person: such labels have no count.
+    kept = sorted(sorted(visible, key=lambda i: -found.mass[i])[:MOST_LABELS])
+    if len(kept) == len(every):
+        return kept, ""
+    return kept, f" Drawn are the {len(kept)} most frequent of {len(every)} labels."
+
+
+def _subset(found: _Along, rows: list[int], *fields: str) -> _Along:
+    kept: dict[str, Any] = {field: tuple(getattr(found, field)[i] for i in rows) for field in fields}
+    return replace(found, **kept)
+
+
+def _format_point(point: float, column: Column) -> str:
+    if column.kind == "categorical":
+        return f"for {shown(column.labels[int(point)])}"
+    return f"at {digits(point)}"
+
+
+def _size(column: Column, n: int) -> tuple[float, float]:
+    return (4.7, 3.3) if column.kind == "continuous" else (4.7, max(2.2, 1.5 + 0.27 * n))
+
+
+def _null_figure(test: TestResult, s: str, key: str) -> Picture:
+    return Picture(
+        svg(
+            lambda ax: plot_null(test, ax=ax),
+            key=key,
+            title=f"Test of independence on {s}",
+            description=(
+                f"Histogram of the statistic under {len(test.null):,} random pairings, from "
+                f"{digits(min(test.null))} to {digits(max(test.null))}; observed: {digits(test.statistic)}."
+            ),
+        ),
+        f"The statistic of the test, beside its values when the rows of {s} are paired at random.",
+    )
+
+
+def _curve_figure(
+    curve: Curve, column: Column, key: str, title: str, ylabel: str, claimed: bool, *, zero: bool = False
+) -> Picture:
+    rows, remark = _select(curve, column)
+    part = _subset(curve, rows, "points", "mean", "low", "high", "mass")
+    categorical = column.kind == "categorical"
+
+    def draw(ax: Axes) -> None:
+        plot_curve(part, labels=column.labels, ylabel=ylabel, ax=ax)
+        if zero:
+            (ax.axvline if categorical else ax.axhline)(0.0, color=INK, linewidth=0.7, zorder=1)
+
+    ends = [pick(rows, key=curve.mean.__getitem__) for pick in (min, max)]
+    low, high = (f"{digits(curve.mean[i])} {_format_point(curve.points[i], column)}" for i in ends)
+    outside = sum(not a <= curve.overall <= b for a, b in zip(part.low, part.high, strict=True))
+    share, line = percent(curve.confidence_level), "the line at zero" if zero else "the dashed line"
+    band = "The bars hold all points at once" if categorical else "The band holds the whole curve"
+    shows = (
+        f"The summary says where it is shown to differ from {line}."
+        if claimed
+        else f"A difference from {line} is not shown anywhere."
+    )
+    description = (
+        f"The {ylabel} goes from {low} to {high}; overall it is {digits(curve.overall)}. The {share} band "
+        f"leaves the overall mean at {outside} of {len(rows)} points."
+    )
+    return Picture(
+        svg(draw, key=key, title=title, description=description, size=_size(column, len(rows))),
+        f"{title}. {band} with {share} confidence ({curve.target}). {shows}{remark}",
+    )
+
+
+def _profile_figure(profile: Profile, column: Column, key: str, claimed: bool) -> Picture:
+    rows, remark = _select(profile, column)
+    part = _subset(profile, rows, "points", "contrast", "chance", "mass")
+    peak = max(rows, key=profile.contrast.__getitem__)
+    title = f"Where along {shown(column.name)} the distribution differs"
+    limit = "grey marks" if column.kind == "categorical" else "dashed limit"
+    shows = "It is shown to differ where it does." if claimed else "A difference is not shown anywhere."
+    description = (
+        f"The difference is largest {_format_point(profile.points[peak], column)}: "
+        f"{digits(profile.contrast[peak])}, with a limit under independence of "
+        f"{digits(profile.chance[peak])}. It is above the limit at {len(part.above)} of {len(rows)} points."
+    )
+    return Picture(
+        svg(
+            lambda ax: plot_profile(part, labels=column.labels, ax=ax),
+            key=key,
+            title=title,
+            description=description,
+            size=_size(column, len(rows)),
+        ),
+        f"{title}: the rows at each value against all rows, spread and shape included. Random pairings "
+        f"exceed the {limit} anywhere in {percent(1.0 - profile.confidence_level)} of samples. "
+        f"{shows}{remark}",
+    )
+
+
+def _transfer_figure(representation: Representation, place: int) -> Picture:
+    name = " and ".join(representation.transfer[0].gdp[place].attributes)
+    heads = "; ".join(
+        f"{head.head}: {head.metric} {digits(head.performance)}, GDP {digits(head.gdp[place].estimate)}"
+        for head in representation.transfer
+    )
+    return Picture(
+        svg(
+            lambda ax: plot_transfer(representation, attribute=name, ax=ax),
+            key=f"transfer{place}",
+            title=f"Fresh heads and {shown(name)}",
+            description=f"{heads}.",
+        ),
+        f"The performance of fresh heads, and the mean gap of their predictions along {shown(name)}.",
+    )

@@ -1,0 +1,149 @@
+"""The plot of a frontier: models by performance and dependence, with labels that do not overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.font_manager import FontProperties
+from matplotlib.patheffects import withStroke
+
+from frhsic._checks import ArgumentError
+from frhsic.report._axes import CHANCE, MAIN, SECOND, draw_legend, escape_dollars, prepare_axes
+from frhsic.selection import Point, pareto_front
+
+
+def plot_frontier(
+    points: Sequence[Point],
+    *,
+    chosen: int | None = None,
+    dependence: str = "dependence",
+    performance: str = "performance",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the models of a sweep, performance against dependence, and the front of those that none beats.
+
+    Numbers beside the models are their budgets in percent, or their penalty weights. Bars are the
+    confidence intervals of each model by itself, where there are some. The front is drawn in steps: between
+    two models there is none.
+
+    Parameters
+    ----------
+    points : sequence of Point
+    chosen : int, optional
+        The model to mark, such as ``best_index_`` of a search.
+    dependence, performance : str
+        What the axes hold.
+    ax : Axes, optional
+        None makes a figure.
+
+    Examples
+    --------
+    >>> points = [Point(0.0, 0.85, 0.07), Point(10.0, 0.83, 0.01, budget=0.1)]
+    >>> plot_frontier(points, chosen=1, performance="accuracy").get_ylabel()
+    'accuracy'
+    """
+    if not points:
+        raise ArgumentError("points", "hold at least one Point", "none", "Pass the models of a sweep.")
+    if chosen is not None and chosen not in range(len(points)):
+        must = f"be an index below {len(points)} or None"
+        raise ArgumentError("chosen", must, repr(chosen), "Pass best_index_.")
+    ax = prepare_axes(ax)
+    _draw_bars(ax, points)
+    _draw_front(ax, points)
+    _draw_models(ax, [point for point in points if point.strength != 0], "models", "o", MAIN)
+    _draw_models(ax, [point for point in points if point.strength == 0], "unconstrained", "s", CHANCE)
+    if chosen is not None:
+        ring: dict[str, Any] = {"fillstyle": "none", "markersize": 13, "markeredgewidth": 1.8, "zorder": 2.6}
+        point = points[chosen]
+        ax.plot(point.dependence, point.performance, "o", color=SECOND, label="chosen", **ring)
+    ax.margins(x=0.08, y=0.12)
+    ax.set(xlabel=f"{escape_dollars(dependence)} (less is to the left)", ylabel=escape_dollars(performance))
+    _label_points(ax, points)
+    draw_legend(ax)
+    return ax
+
+
+def _draw_bars(ax: Axes, points: Sequence[Point]) -> None:
+    """Draw the interval of each model that has one; without a lower limit it starts at the point itself."""
+    bars = [
+        (
+            point.performance,
+            point.dependence,
+            0.0 if point.lower is None else max(point.dependence - point.lower, 0.0),
+            max(point.upper - point.dependence, 0.0),
+        )
+        for point in points
+        if point.upper is not None
+    ]
+    if bars:
+        y, x, left, right = zip(*bars, strict=True)
+        style: dict[str, Any] = {"fmt": "none", "ecolor": MAIN, "elinewidth": 1.0, "alpha": 0.45}
+        ax.errorbar(x, y, xerr=np.array([left, right]), capsize=2.5, label="interval of each model", **style)
+
+
+def _draw_front(ax: Axes, points: Sequence[Point]) -> None:
+    """Draw the front in steps, up to the greatest dependence: its last model stays available there."""
+    front = [points[index] for index in pareto_front(points)]
+    x = [*(point.dependence for point in front), max(point.dependence for point in points)]
+    y = [*(point.performance for point in front), front[-1].performance]
+    ax.step(x, y, where="post", color=MAIN, linewidth=1.6, label="beaten by none", zorder=2.2)
+
+
+def _draw_models(ax: Axes, points: Sequence[Point], label: str, marker: str, color: str) -> None:
+    if points:
+        x, y = [point.dependence for point in points], [point.performance for point in points]
+        edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.8}  # keeps neighbours apart
+        ax.plot(x, y, marker, color=color, markersize=6.5, label=label, zorder=2.4, **edge)
+
+
+# Where a label may stand beside its point, in points of type. A front comes from below, leaves to the right.
+_SIDES = ((0.0, 8.0, "center"), (0.0, -17.0, "center"), (-8.0, -4.0, "right"), (8.0, -4.0, "left"))
+
+
+def _label_points(ax: Axes, points: Sequence[Point]) -> None:
+    """Write budget or penalty weight beside each model, unless it would hide a model or a label."""
+    ax.autoscale_view()  # limits are worked out late, and are needed here
+    height = FontProperties(size="small").get_size_in_points()
+    box = ax.get_position()
+    inches = ax.get_figure(root=True).get_size_inches()  # type: ignore[union-attr]
+    # In points of type from the corner of the axes; a layout may still move that, but hardly its scale.
+    scale = 72.0 * inches * (box.width, box.height)
+    places = scale * ax.transLimits.transform([(point.dependence, point.performance) for point in points])
+    taken = [_Box(x - 5, y - 5, x + 5, y + 5) for x, y in places]
+    for point, (x, y) in zip(points, places, strict=True):
+        if point.strength == 0:
+            continue  # the legend says it
+        text = f"{100.0 * point.budget:g} %" if point.budget is not None else f"{point.strength:g}"
+        width = 0.62 * height * len(text)
+        for dx, dy, side in _SIDES:
+            left = x + dx - {"center": width / 2, "left": 0.0, "right": width}[side]
+            here = _Box(left, y + dy, left + width, y + dy + height)
+            if not any(here.hides(other) for other in taken):
+                taken.append(here)
+                ax.annotate(
+                    text,
+                    (point.dependence, point.performance),
+                    xytext=(dx, dy),
+                    textcoords="offset points",
+                    ha=side,
+                    fontsize="small",
+                    path_effects=[withStroke(linewidth=2.5, foreground=ax.get_facecolor())],
+                )
+                break
+
+
+class _Box(NamedTuple):
+    """A rectangle by its left, lower, right and upper edge."""
+
+    left: float
+    low: float
+    right: float
+    high: float
+
+    def hides(self, other: _Box) -> bool:
+        """Whether the two have an area in common."""
+        across = self.left < other.right and other.left < self.right
+        return across and self.low < other.high and other.low < self.high
