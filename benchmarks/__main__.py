@@ -28,6 +28,7 @@ OTHERS = {
     "figure": "paper.reproduction.contents:FIGURE",
     "page": "paper.reproduction.page",
     "micro": "speed.micro",
+    "audits": "speed.audits",
     "collapse": "paper.forensics:COLLAPSE",
     "calibration": "statistics.calibration",
     "claims": "statistics.claims",
