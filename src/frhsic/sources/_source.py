@@ -102,23 +102,10 @@ class Source:
         return None if None in counts else sum(counts)  # type: ignore[arg-type]
 
     def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """Record batches of one of ``pieces``, in the order of its rows.
+        """Yield record batches of one of ``pieces``, each of at most ``batch_rows`` rows, in their order.
 
-        Parameters
-        ----------
-        piece : Piece
-
-        Yields
-        ------
-        pyarrow.RecordBatch
-            At most ``batch_rows`` rows.
-
-        Raises
-        ------
-        ValueError
-            If the piece is damaged, has changed since the source was opened, or has missing values.
-        OSError
-            If it cannot be opened. Both name the file.
+        A piece that is damaged, has changed since the source was opened, or has missing values is a
+        ValueError, one that cannot be opened an OSError. Both name the file.
         """
         name = redact_url(piece.path) or piece.name
         # Errors of the caller's own iterator are left as they are.
