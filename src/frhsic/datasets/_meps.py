@@ -59,9 +59,8 @@ def fetch_meps(
 ) -> Bunch:
     """Load MEPS: 15,830 people, ten or more uses of medical care in a year, sensitive age.
 
-    The official files have no checksum that is known here. A download is checked by its structure: a zip
-    file with a SAS transport file that has the columns and, after the filter, the number of people that are
-    expected.
+    The checksums of the official files are not known here. A download is checked by its structure: a SAS
+    transport file in a zip file, with the columns and, after the filter, the number of people expected.
 
     Parameters
     ----------
