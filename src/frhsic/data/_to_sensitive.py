@@ -11,7 +11,7 @@ import torch
 
 from frhsic._checks import ArgumentError
 from frhsic._text import list_names
-from frhsic.data._block import Array, Block, describe_place, missing_error
+from frhsic.data._block import AnyArray, Block, describe_place, missing_error
 from frhsic.data._convert import stack
 from frhsic.data._reading import read_columns
 from frhsic.data._sensitive import Kind, Label, Sensitive, default_names
@@ -121,7 +121,7 @@ def _check_values(s: Sensitive, name: str, allow_constant: bool) -> Sensitive:
 
 def _encode(
     column: Block, kind: Kind, known: tuple[Label, ...] | None
-) -> tuple[Array, tuple[Label, ...] | None]:
+) -> tuple[AnyArray, tuple[Label, ...] | None]:
     """Turn a settled column into values and, if it is categorical, its labels in code order."""
     if kind == "continuous" and column.array.dtype != object:
         return column.to_numbers(), None
@@ -194,7 +194,7 @@ def _match(given: dict[str, Block], like: Sensitive, name: str) -> dict[str, Blo
     return {key: given[key] for key in like.names}
 
 
-def _check_varies(column: Array, argument: str, place: str) -> None:
+def _check_varies(column: AnyArray, argument: str, place: str) -> None:
     if column.min() == column.max():
         fix = "Leave the column out or pass rows in which it differs."
         raise ArgumentError(argument, f"vary{place}", f"a single value in all {len(column)} rows", fix)

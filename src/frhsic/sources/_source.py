@@ -12,7 +12,7 @@ from frhsic._text import list_names
 from frhsic.sources._arrow import import_pyarrow
 from frhsic.sources._form import Form
 from frhsic.sources._missing import drop_missing, replace_placeholders
-from frhsic.sources._stores import fingerprint, name_errors, redact_url
+from frhsic.sources._stores import fingerprint_file, name_errors, redact_url
 from frhsic.sources._tables import absent_error
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def check_count(name: str, value: object) -> None:
 
 
 def _check_unchanged(piece: Piece) -> None:
-    if piece.path and fingerprint(piece.path) != piece.fingerprint:
+    if piece.path and fingerprint_file(piece.path) != piece.fingerprint:
         got = "a file that has changed since"
         fix = "Open the source again once nothing writes to it."
         raise ArgumentError("path", "stay as it was when the source was opened", got, fix)
