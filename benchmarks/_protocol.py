@@ -75,7 +75,7 @@ def frhsic_published(lam: float, seed: int, epochs: int = 200) -> FRHSICClassifi
 CACHE = Path(__file__).parent / ".cache"
 # What training depends on. A cached model carries the commit of these, so that a change of the judging half
 # alone does not make it look stale.
-_TRAINING_SOURCES = ("data.py", "datasets", "dependence", "engine", "estimators", "kernels", "penalty.py")
+_TRAINING_SOURCES = ("data", "datasets", "dependence", "engine", "estimators", "kernels", "penalty.py")
 
 
 @dataclass(frozen=True, eq=False)
