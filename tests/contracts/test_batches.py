@@ -587,7 +587,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize("kind", NUMBERS, ids=str)
-def test_every_number_goes_from_a_file_through_the_door(tmp_path, kind):
+def test_every_number_goes_from_a_file_to_tensors(tmp_path, kind):
     values = [True, False, True] if kind == pa.bool_() else [3, 1, 2]
     scalars = [Decimal(value) for value in values] if pa.types.is_decimal(kind) else values
     array = pa.array(np.array(values, np.float16)) if kind == pa.float16() else pa.array(scalars, kind)
@@ -599,7 +599,7 @@ def test_every_number_goes_from_a_file_through_the_door(tmp_path, kind):
 @pytest.mark.parametrize(
     "kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())], ids=str
 )
-def test_labels_go_from_a_file_through_the_door(tmp_path, kind):
+def test_labels_go_from_a_file_to_tensors(tmp_path, kind):
     table = pa.table({"job": TABLE["job"].combine_chunks().cast(kind)})
     for suffix in ("parquet", "arrow"):
         write(table, tmp_path / suffix, suffix)
@@ -607,7 +607,7 @@ def test_labels_go_from_a_file_through_the_door(tmp_path, kind):
         assert to_sensitive(first).categories == (("chef", "nurse"),)
 
 
-def test_dates_are_refused_by_the_door(tmp_path):
+def test_dates_of_a_file_are_no_numbers(tmp_path):
     write_table({"born": pa.array([0, 7000, 12000], pa.date32())}, tmp_path / "t.parquet")
     (batch,) = open_source(tmp_path / "t.parquet")
     with pytest.raises(ValueError, match=r"in column 'born'.* Convert them to a number"):

@@ -40,21 +40,21 @@ def make_zip(**members):
 
 def test_a_right_download_is_returned_and_kept(server, tmp_path):
     file = make_file(server.add("/small.csv", CONTENT))
-    assert _fetch.read(file, data_home=tmp_path / "new" / "folder", cache=True) == CONTENT
+    assert _fetch.read_file(file, data_home=tmp_path / "new" / "folder", cache=True) == CONTENT
     assert [path.name for path in (tmp_path / "new" / "folder").iterdir()] == ["small.csv"]
 
 
 def test_the_second_call_does_not_ask_the_server(server, tmp_path):
     file = make_file(server.add("/small.csv", CONTENT))
     for _ in range(2):
-        _fetch.read(file, data_home=tmp_path, cache=True)
+        _fetch.read_file(file, data_home=tmp_path, cache=True)
     assert server.requests["/small.csv"] == 1
 
 
 def test_cache_false_leaves_nothing_behind(server, tmp_path):
     file = make_file(server.add("/small.csv", CONTENT))
     for _ in range(2):
-        assert _fetch.read(file, data_home=tmp_path, cache=False) == CONTENT
+        assert _fetch.read_file(file, data_home=tmp_path, cache=False) == CONTENT
     assert list(tmp_path.iterdir()) == []
     assert server.requests["/small.csv"] == 2
 
@@ -72,7 +72,7 @@ def test_cache_false_leaves_nothing_behind(server, tmp_path):
 def test_a_wrong_download_is_refused_and_not_kept(server, tmp_path, body, says):
     file = make_file(server.add("/small.csv", body))
     with pytest.raises(ValueError, match=says):
-        _fetch.read(file, data_home=tmp_path, cache=True)
+        _fetch.read_file(file, data_home=tmp_path, cache=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,38 +88,38 @@ def test_a_download_that_breaks_off_is_refused(server, tmp_path):
 
     handler.do_GET = half
     with pytest.raises(FileNotFoundError, match="failed with"):
-        _fetch.read(make_file(url), data_home=tmp_path, cache=True)
+        _fetch.read_file(make_file(url), data_home=tmp_path, cache=True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_second_source_serves_when_the_first_fails(server, tmp_path):
     good = server.add("/small.zip", make_zip(small_csv=CONTENT))
     for first in (server.add("/gone", b"", status=404), server.add("/page", HTML)):
-        content = _fetch.read(make_file(first, good), data_home=tmp_path, cache=False)
+        content = _fetch.read_file(make_file(first, good), data_home=tmp_path, cache=False)
         assert content == CONTENT
 
 
 def test_a_zip_with_a_changed_member_is_refused(server, tmp_path):
     url = server.add("/small.zip", make_zip(small_csv=CONTENT + b"3,4\n"))
     with pytest.raises(ValueError, match=r"'small\.csv' must have the sha256"):
-        _fetch.read(make_file(url), data_home=tmp_path, cache=True)
+        _fetch.read_file(make_file(url), data_home=tmp_path, cache=True)
 
 
 def test_without_file_and_source_the_message_says_what_to_do(server, tmp_path):
     url = server.add("/small.csv", b"", status=503)
     with pytest.raises(FileNotFoundError) as caught:
-        _fetch.read(make_file(url, packed=b"p"), data_home=tmp_path, cache=True)
+        _fetch.read_file(make_file(url, packed=b"p"), data_home=tmp_path, cache=True)
     message = str(caught.value)
     for part in ("small.csv or small.csv.gz", str(tmp_path), url, "503", "data_home=", "FRHSIC_DATA_HOME"):
         assert part in message
     with pytest.raises(FileNotFoundError, match="there is no download of this file"):
-        _fetch.read(make_file(), data_home=tmp_path, cache=True)
+        _fetch.read_file(make_file(), data_home=tmp_path, cache=True)
 
 
 def test_an_unreachable_server_is_reported_as_such(tmp_path):
     # Port 9 (discard) of the own machine is closed: refused at once, no internet needed.
     with pytest.raises(FileNotFoundError, match="failed with ConnectionError"):
-        _fetch.read(make_file("http://127.0.0.1:9/small.csv"), data_home=tmp_path, cache=True)
+        _fetch.read_file(make_file("http://127.0.0.1:9/small.csv"), data_home=tmp_path, cache=True)
 
 
 @pytest.mark.parametrize("place", [0, 3, 4, 9, 40, -1])
@@ -130,18 +130,18 @@ def test_a_changed_byte_in_a_local_file_is_refused(tmp_path, place):
         folder = tmp_path / name
         folder.mkdir()
         (folder / name).write_bytes(content)
-        assert _fetch.find(file, folder) == CONTENT
+        assert _fetch.find_file(file, folder) == CONTENT
         changed = bytearray(content)
         changed[place] ^= 1
         (folder / name).write_bytes(bytes(changed))
         with pytest.raises(ValueError, match="must have the sha256"):
-            _fetch.find(file, folder)
+            _fetch.find_file(file, folder)
 
 
 def test_an_error_page_saved_as_data_is_refused(tmp_path):
     (tmp_path / "small.csv").write_bytes(HTML)
     with pytest.raises(ValueError, match="a web page of 60 bytes"):
-        _fetch.read(make_file(), data_home=tmp_path, cache=True)
+        _fetch.read_file(make_file(), data_home=tmp_path, cache=True)
 
 
 def test_the_argument_goes_before_the_environment_and_that_before_the_cache(tmp_path, monkeypatch):
@@ -157,7 +157,7 @@ def test_a_read_only_folder_is_only_read(tmp_path):
     tmp_path.chmod(0o555)
     before = tmp_path.stat().st_mtime_ns
     try:
-        assert _fetch.read(make_file(), data_home=tmp_path, cache=True) == CONTENT
+        assert _fetch.read_file(make_file(), data_home=tmp_path, cache=True) == CONTENT
     finally:
         tmp_path.chmod(0o755)
     assert tmp_path.stat().st_mtime_ns == before
@@ -168,7 +168,7 @@ def test_a_folder_that_cannot_be_written_still_gives_the_data(server, tmp_path):
     (tmp_path / "occupied").write_bytes(b"")  # a file where the folder should be
     file = make_file(server.add("/small.csv", CONTENT))
     with pytest.warns(UserWarning, match="'data_home' must be writable"):
-        assert _fetch.read(file, data_home=tmp_path / "occupied", cache=True) == CONTENT
+        assert _fetch.read_file(file, data_home=tmp_path / "occupied", cache=True) == CONTENT
 
 
 def test_two_processes_at_once_do_not_corrupt_the_cache(server, tmp_path):
@@ -181,7 +181,7 @@ spec = importlib.util.spec_from_file_location("fetch", {_fetch.__file__!r})
 fetch = sys.modules["fetch"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(fetch)
 file = fetch.File({{"small.csv": {sha256(CONTENT)!r}}}, ({url!r},))
-assert len(fetch.read(file, data_home={str(tmp_path)!r}, cache=True)) == {len(CONTENT)}
+assert len(fetch.read_file(file, data_home={str(tmp_path)!r}, cache=True)) == {len(CONTENT)}
 """
     workers = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(2)]
     assert [worker.wait(timeout=120) for worker in workers] == [0, 0]

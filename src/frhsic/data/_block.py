@@ -17,7 +17,7 @@ from frhsic._text import list_names
 from frhsic.data._sensitive import Label
 from frhsic.data._text_numbers import TextNumbers
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+AnyArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 # Squares of larger numbers, and sums of such squares, leave float64.
 _LARGEST = 1e150
@@ -38,7 +38,7 @@ class Block:
     A column of a frame has a name. ``labelled`` says that the entries are categories, whatever their type.
     """
 
-    array: Array
+    array: AnyArray
     argument: str
     name: str | None = None
     labelled: bool = False
@@ -61,7 +61,7 @@ class Block:
         if n < max(min_rows, 1):
             raise ArgumentError(self.argument, f"have at least {max(min_rows, 1)} rows", n, "Pass more rows.")
 
-    def find_missing(self) -> Array:
+    def find_missing(self) -> AnyArray:
         """Return a mask of the missing entries, in the shape of the array."""
         if self.array.dtype.kind == "f":
             return np.isnan(self.array)
@@ -92,7 +92,7 @@ class Block:
         except Exception:
             raise self._too_large_error(_LARGEST) from None
 
-    def to_numbers(self, dtype: torch.dtype = torch.float64) -> Array:
+    def to_numbers(self, dtype: torch.dtype = torch.float64) -> AnyArray:
         """Return contiguous native float64, all finite and small enough to be squared in ``dtype``."""
         block = self.settle()
         if block.array.dtype == object:
@@ -111,7 +111,7 @@ class Block:
             raise ArgumentError(self.argument, f"be finite{self.place}", got, "Drop or replace them first.")
         raise self._too_large_error(largest)
 
-    def factor(self) -> tuple[tuple[Label, ...], Array]:
+    def factor(self) -> tuple[tuple[Label, ...], AnyArray]:
         """Return the distinct labels of a settled column, sorted, and each row's place among them."""
         if self.array.dtype == object:
             entries = self.array.tolist()
@@ -157,7 +157,7 @@ def describe_place(column: str | None) -> str:
     return "" if column is None else f" in column {list_names([column])}"
 
 
-def missing_error(missing: Array, argument: str, place: str) -> ArgumentError:
+def missing_error(missing: AnyArray, argument: str, place: str) -> ArgumentError:
     """Return the error about missing entries, from their mask."""
     row = int(missing.reshape(len(missing), -1).any(axis=1).argmax())
     fill = "; frhsic.TableEncoder fills them" if argument == "X" else ""
@@ -195,7 +195,7 @@ def _sort_type(kind: type) -> str:
     return "number" if issubclass(kind, (numbers.Real, Decimal)) else "other"
 
 
-def _mark_missing(entries: list[Any], sorts: dict[type, str]) -> Array:
+def _mark_missing(entries: list[Any], sorts: dict[type, str]) -> AnyArray:
     if not {"missing", "number"} & set(sorts.values()):
         return np.zeros(len(entries), dtype=bool)
     marks = ((s := sorts[type(v)]) == "missing" or (s == "number" and _is_nan(v)) for v in entries)

@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.data._block import Array
+from frhsic.data._block import AnyArray
 from frhsic.data._reading import read_blocks, read_column
 
 _MOST_DENSE = 8 * 2**30  # bytes of a sparse matrix as dense numbers
@@ -137,14 +137,14 @@ def to_groups(groups: object, *, n_rows: int, rows_of: str = "X", name: str = "g
     return torch.from_numpy(np.argsort(np.argsort(first))[codes])
 
 
-def stack(arrays: Sequence[Array], dtype: torch.dtype) -> Tensor:
+def stack(arrays: Sequence[AnyArray], dtype: torch.dtype) -> Tensor:
     """Return columns ``(n,)`` or ``(n, d)`` side by side; a single array keeps its memory."""
     if len(arrays) == 1:
         return torch.from_numpy(arrays[0].reshape(len(arrays[0]), -1)).to(dtype)
     return torch.from_numpy(np.column_stack(arrays)).to(dtype)
 
 
-def _densify(x: Any, name: str) -> Array:
+def _densify(x: Any, name: str) -> AnyArray:
     """Return a scipy sparse matrix as an array, unless that would fill the memory."""
     size = 8.0 * math.prod(x.shape)
     if size > _MOST_DENSE:
@@ -155,5 +155,5 @@ def _densify(x: Any, name: str) -> Array:
             "Leave out rare columns, for example with OneHotEncoder(min_frequency=...), "
             "or pass fewer rows at a time.",
         )
-    array: Array = x.toarray()
+    array: AnyArray = x.toarray()
     return array

@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.data._block import REJECTED_DTYPES, Array, Block, describe_place, missing_error
+from frhsic.data._block import REJECTED_DTYPES, AnyArray, Block, describe_place, missing_error
 
 
 def read_blocks(x: object, argument: str, place: str = "") -> list[Block]:
@@ -62,7 +62,7 @@ def wrap_native(x: object) -> object:
         return pd.Series(x)
     if pa is not None and isinstance(x, pa.RecordBatch):
         return pa.Table.from_batches([x])
-    if pa is not None and isinstance(x, pa.Array):
+    if pa is not None and isinstance(x, pa.AnyArray):
         return pa.chunked_array([x])
     return x
 
@@ -104,7 +104,7 @@ def _read_series(series: nw.Series[Any], title: str | None, argument: str) -> Bl
     return Block(_check_array(array, argument, place), argument, title, labelled)
 
 
-def _to_array(x: object, argument: str, place: str) -> Array:
+def _to_array(x: object, argument: str, place: str) -> AnyArray:
     if issparse(x) or (isinstance(x, Tensor) and x.layout is not torch.strided):
         raise TypeError(
             f"'{argument}' must be dense{place}. Got a sparse '{type(x).__name__}'. Densify it first."
@@ -129,7 +129,7 @@ def _to_array(x: object, argument: str, place: str) -> Array:
     return array
 
 
-def _check_array(array: Array, argument: str, place: str) -> Array:
+def _check_array(array: AnyArray, argument: str, place: str) -> AnyArray:
     """Require one or two dimensions of booleans, numbers or objects; text becomes objects."""
     if array.ndim not in (1, 2):
         fix = "Reshape it to (rows, columns)."

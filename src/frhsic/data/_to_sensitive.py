@@ -11,7 +11,7 @@ import torch
 
 from frhsic._checks import ArgumentError
 from frhsic._text import list_names
-from frhsic.data._block import Array, Block, describe_place, missing_error
+from frhsic.data._block import AnyArray, Block, describe_place, missing_error
 from frhsic.data._convert import stack
 from frhsic.data._reading import read_columns
 from frhsic.data._sensitive import Kind, Label, Sensitive, default_names
@@ -80,7 +80,8 @@ def to_sensitive(
         if kinds is not None or like is not None:
             must = "not be a Sensitive where 'kinds' or 'like' is given: its kinds are chosen"
             raise ArgumentError(name, must, "one", "Leave them out, or pass the columns as they were before.")
-        Block(s.values.detach().cpu().double().numpy(), name).check_rows(n_rows, rows_of, min_rows)
+        s = Sensitive(s.values.detach().cpu().double(), s.names, s.kinds, s.categories)
+        Block(s.values.numpy(), name).check_rows(n_rows, rows_of, min_rows)
         return _check_values(s, name, allow_constant)
     columns = read_columns(s, name)
     columns[0].check_rows(n_rows, rows_of, min_rows)
@@ -101,8 +102,8 @@ def to_sensitive(
             must = "carry the labels of its categorical columns"
             raise ArgumentError("like", must, f"none{column.place}", "Make it with 'to_sensitive'.")
         encoded, found = _encode(column, kind, labels)
-        if not allow_constant and encoded.min() == encoded.max():
-            raise _constant_error(name, column.place, len(encoded))
+        if not allow_constant:
+            _check_varies(encoded, name, column.place)
         values.append(encoded)
         categories.append(found)
     return Sensitive(stack(values, torch.float64), tuple(given), chosen, tuple(categories))
@@ -110,18 +111,17 @@ def to_sensitive(
 
 def _check_values(s: Sensitive, name: str, allow_constant: bool) -> Sensitive:
     """Return columns that were read before, if they are finite and vary."""
-    values = s.values.detach().cpu().double()
-    for column, title in zip(values.T.numpy(), s.names, strict=True):
+    for column, title in zip(s.values.T.numpy(), s.names, strict=True):
         if not np.isfinite(column).all():
             raise missing_error(~np.isfinite(column), name, describe_place(title))
-        if not allow_constant and column.min() == column.max():
-            raise _constant_error(name, describe_place(title), len(s))
-    return Sensitive(values, s.names, s.kinds, s.categories)
+        if not allow_constant:
+            _check_varies(column, name, describe_place(title))
+    return s
 
 
 def _encode(
     column: Block, kind: Kind, known: tuple[Label, ...] | None
-) -> tuple[Array, tuple[Label, ...] | None]:
+) -> tuple[AnyArray, tuple[Label, ...] | None]:
     """Turn a settled column into values and, if it is categorical, its labels in code order."""
     if kind == "continuous" and column.array.dtype != object:
         return column.to_numbers(), None
@@ -194,6 +194,7 @@ def _match(given: dict[str, Block], like: Sensitive, name: str) -> dict[str, Blo
     return {key: given[key] for key in like.names}
 
 
-def _constant_error(argument: str, place: str, n: int) -> ArgumentError:
-    fix = "Leave the column out or pass rows in which it differs."
-    return ArgumentError(argument, f"vary{place}", f"a single value in all {n} rows", fix)
+def _check_varies(column: AnyArray, argument: str, place: str) -> None:
+    if column.min() == column.max():
+        fix = "Leave the column out or pass rows in which it differs."
+        raise ArgumentError(argument, f"vary{place}", f"a single value in all {len(column)} rows", fix)

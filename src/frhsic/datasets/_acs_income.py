@@ -12,10 +12,18 @@ from sklearn.utils import Bunch
 from frhsic._checks import ArgumentError
 from frhsic._files import PathLike
 from frhsic.datasets import _files
-from frhsic.datasets._fetch import NEW_FILE, data_folder, find, parse_csv, read, read_converted, zip_member
+from frhsic.datasets._fetch import (
+    NEW_FILE,
+    data_folder,
+    find_file,
+    parse_csv,
+    read_converted,
+    read_file,
+    zip_member,
+)
 from frhsic.datasets._frame import (
     AsFrame,
-    Column,
+    Values,
     check_as_frame,
     library,
     make_bunch,
@@ -158,7 +166,7 @@ def fetch_acs_income(
     return (bunch.data, bunch.target) if return_X_y else bunch
 
 
-def _draw(table: dict[str, Column], subsample: int, random_state: int) -> dict[str, Column]:
+def _draw(table: dict[str, Values], subsample: int, random_state: int) -> dict[str, Values]:
     """Draw rows without replacement."""
     n = len(table["AGEP"])
     if not 0 < subsample <= n:
@@ -180,14 +188,14 @@ def _check_states(states: str | Sequence[str]) -> list[str]:
 
 def _load(
     wanted: list[str], year: int, nation: bool, data_home: PathLike | None, cache: bool
-) -> tuple[dict[str, Column], list[str]]:
+) -> tuple[dict[str, Values], list[str]]:
     """Load the rows of the states, in their order; return also the states of which they are samples."""
     folder = data_folder(data_home)
-    parts: dict[str, dict[str, Column]] = {}
+    parts: dict[str, dict[str, Values]] = {}
     extracts = _EXTRACTS if year == 2018 and not nation else {}
     for state in wanted:
         # A file made of an official download is the most complete one, with weights; then the local extracts.
-        content = find(extracts[state], folder) if state in extracts else None
+        content = find_file(extracts[state], folder) if state in extracts else None
         if (folder / _extract_name(state, year)).is_file():
             parts[state] = _download(state, year, data_home, cache)
         elif content is not None:
@@ -195,7 +203,7 @@ def _load(
     sampled = ["CA"] if "CA" in parts and "ROW" in parts["CA"] else []
     left = [state for state in wanted if state not in parts]
     files = (_files.ACS_US_TEST, _files.ACS_US_VALIDATION) if left and year == 2018 else ()
-    halves = [half for half in (find(file, folder) for file in files) if half is not None]
+    halves = [half for half in (find_file(file, folder) for file in files) if half is not None]
     if len(halves) == 2:
         national = _national(halves)
         # Rows are in the order of the states: each state is a slice.
@@ -212,13 +220,13 @@ def _load(
     return table, [state for state in wanted if state in sampled]
 
 
-def _load_coarse(wanted: list[str], data_home: PathLike | None, cache: bool) -> dict[str, Column]:
-    table = _parquet(read(_files.ACS_US_SCALE, data_home=data_home, cache=cache))
+def _load_coarse(wanted: list[str], data_home: PathLike | None, cache: bool) -> dict[str, Values]:
+    table = _parquet(read_file(_files.ACS_US_SCALE, data_home=data_home, cache=cache))
     keep = np.isin(table["STATE"], wanted)
     return {name: values[keep] for name, values in table.items()}
 
 
-def _national(halves: list[bytes]) -> dict[str, Column]:
+def _national(halves: list[bytes]) -> dict[str, Values]:
     tables = [_parquet(half) for half in halves]
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     order = np.argsort(joined["index"])
@@ -226,7 +234,7 @@ def _national(halves: list[bytes]) -> dict[str, Column]:
     return {name: values[order].astype(np.int64) for name, values in joined.items()}
 
 
-def _parquet(content: bytes) -> dict[str, Column]:
+def _parquet(content: bytes) -> dict[str, Values]:
     parquet = library("pyarrow.parquet", "to read parquet files of ACS Income")
     table = parquet.read_table(io.BytesIO(content), page_checksum_verification=True)
     columns = {name: table[name].to_numpy() for name in table.column_names}
@@ -237,7 +245,7 @@ def _extract_name(state: str, year: int) -> str:
     return f"acs_income_{year}_{state.lower()}_pums.csv.gz"
 
 
-def _download(state: str, year: int, data_home: PathLike | None, cache: bool) -> dict[str, Column]:
+def _download(state: str, year: int, data_home: PathLike | None, cache: bool) -> dict[str, Values]:
     content = read_converted(
         _extract_name(state, year),
         f"acs_{year}_csv_p{state.lower()}.zip",

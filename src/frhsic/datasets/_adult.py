@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from frhsic._files import PathLike
-from frhsic.datasets._fetch import read
+from frhsic.datasets._fetch import read_file
 from frhsic.datasets._files import ADULT_TEST, ADULT_TRAIN
-from frhsic.datasets._frame import AsFrame, Column, check_as_frame, check_option, make_bunch, read_description
+from frhsic.datasets._frame import AsFrame, Values, check_as_frame, check_option, make_bunch, read_description
 
 _COLUMNS = [
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
@@ -67,7 +67,7 @@ def fetch_adult(
     check_option("missing", missing, ("drop", "category"))
     check_as_frame(as_frame)
     files = {"train": [ADULT_TRAIN], "test": [ADULT_TEST], "all": [ADULT_TRAIN, ADULT_TEST]}[subset]
-    texts = [read(file, data_home=data_home, cache=cache).decode("ascii") for file in files]
+    texts = [read_file(file, data_home=data_home, cache=cache).decode("ascii") for file in files]
     # The test part begins with a remark ("|1x3 Cross validator") and ends its labels with a full stop.
     rows = [
         line.rstrip(".").split(", ")
@@ -77,7 +77,7 @@ def fetch_adult(
     ]
     if missing == "drop":
         rows = [row for row in rows if "?" not in row]
-    columns: dict[str, Column] = {}
+    columns: dict[str, Values] = {}
     for name, values in zip(_COLUMNS, zip(*rows, strict=True), strict=True):
         columns[name] = np.array(values, dtype=np.int64 if name in _NUMBERS else np.str_)
     target = (columns.pop("income") == ">50K").astype(np.int64)

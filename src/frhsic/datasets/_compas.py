@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from frhsic._files import PathLike
-from frhsic.datasets._fetch import read
+from frhsic.datasets._fetch import read_file
 from frhsic.datasets._files import COMPAS
 from frhsic.datasets._frame import (
     AsFrame,
-    Column,
+    Values,
     check_as_frame,
     check_option,
     make_bunch,
@@ -71,14 +71,14 @@ def fetch_compas(
     """
     check_option("rows", rows, ("filtered", "all"))
     check_as_frame(as_frame)
-    text = read(COMPAS, data_home=data_home, cache=cache).decode("utf-8")
+    text = read_file(COMPAS, data_home=data_home, cache=cache).decode("utf-8")
     header, *lines = csv.reader(io.StringIO(text))
 
-    def column(name: str) -> Column:
+    def column(name: str) -> Values:
         place = header.index(name)  # the first of a name that occurs twice
         return np.array([line[place] or "nan" for line in lines])
 
-    columns: dict[str, Column] = {name: column(name).astype(np.int64) for name in _NUMBERS}
+    columns: dict[str, Values] = {name: column(name).astype(np.int64) for name in _NUMBERS}
     columns |= {name: column(name).astype(np.float64) for name in _DAYS}
     columns |= {name: column(name) for name in _CATEGORIES}
     target, score = column("two_year_recid").astype(np.int64), column("decile_score").astype(np.int64)

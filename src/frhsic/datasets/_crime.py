@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from frhsic._files import PathLike
-from frhsic.datasets._fetch import read
+from frhsic.datasets._fetch import read_file
 from frhsic.datasets._files import CRIME
-from frhsic.datasets._frame import AsFrame, Column, check_as_frame, check_option, make_bunch, read_description
+from frhsic.datasets._frame import AsFrame, Values, check_as_frame, check_option, make_bunch, read_description
 
 _COLUMNS = [
     "state", "county", "community", "communityname", "fold", "population", "householdsize",
@@ -83,10 +83,10 @@ def fetch_crime(
     """
     check_option("missing", missing, ("impute", "keep"))
     check_as_frame(as_frame)
-    text = read(CRIME, data_home=data_home, cache=cache).decode("ascii")
+    text = read_file(CRIME, data_home=data_home, cache=cache).decode("ascii")
     rows = [line.replace("?", "nan").split(",")[_NOT_PREDICTIVE:] for line in text.splitlines()]
     values = np.array(rows, dtype=np.float64)  # (1994, 123)
-    columns: dict[str, Column] = dict(zip(_COLUMNS[_NOT_PREDICTIVE:], values.T, strict=True))
+    columns: dict[str, Values] = dict(zip(_COLUMNS[_NOT_PREDICTIVE:], values.T, strict=True))
     target = columns.pop(_TARGET)
     if missing == "impute":
         gaps = {name: np.isnan(column) for name, column in columns.items()}

@@ -59,7 +59,7 @@ def data_folder(data_home: PathLike | None) -> Path:
     return Path(data_home or os.environ.get("FRHSIC_DATA_HOME") or pooch.os_cache("frhsic")).expanduser()
 
 
-def find(file: File, folder: Path) -> bytes | None:
+def find_file(file: File, folder: Path) -> bytes | None:
     """Return the content of ``file`` if ``folder`` holds a copy, None if not; raise for a changed copy."""
     for name, sha256 in file.copies.items():
         path = folder / name
@@ -69,10 +69,10 @@ def find(file: File, folder: Path) -> bytes | None:
     return None
 
 
-def read(file: File, *, data_home: PathLike | None, cache: bool) -> bytes:
+def read_file(file: File, *, data_home: PathLike | None, cache: bool) -> bytes:
     """Return the content of ``file``, from the data folder or else from its source."""
     folder = data_folder(data_home)
-    content = find(file, folder)
+    content = find_file(file, folder)
     if content is not None:
         return content
     reasons: list[str] = []

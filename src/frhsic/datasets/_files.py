@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from frhsic._files import PathLike
-from frhsic.datasets._fetch import File, data_folder, find
+from frhsic.datasets._fetch import File, data_folder, find_file
 
 _SUMS = dict(
     line.split()[::-1] for line in files(__package__).joinpath("SHA256SUMS").read_text().splitlines()
@@ -49,7 +49,7 @@ MEPS_2015 = _file("meps_2015_panel19.csv")
 MEPS_2016 = _file("meps_2016_panel21.csv")
 MEPS_2016_COUNT = _file("meps_2016_panel21_cifrank.csv")
 
-ALL = tuple(value for value in tuple(globals().values()) if isinstance(value, File))
+KNOWN_FILES = tuple(value for value in tuple(globals().values()) if isinstance(value, File))
 
 
 def check_data_home(data_home: PathLike | None = None) -> dict[str, str]:
@@ -73,9 +73,9 @@ def check_data_home(data_home: PathLike | None = None) -> dict[str, str]:
     'missing'
     """
     states = {}
-    for file in ALL:
+    for file in KNOWN_FILES:
         try:
-            states[file.name] = "missing" if find(file, data_folder(data_home)) is None else "ok"
+            states[file.name] = "missing" if find_file(file, data_folder(data_home)) is None else "ok"
         except ValueError as error:
             states[file.name] = str(error)
     return states

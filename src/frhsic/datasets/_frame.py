@@ -14,7 +14,7 @@ from sklearn.utils import Bunch
 from frhsic._checks import ArgumentError
 
 AsFrame = bool | Literal["pandas", "polars"]
-Column = NDArray[Any]
+Values = NDArray[Any]
 
 
 def library(name: str, why: str) -> Any:
@@ -45,12 +45,12 @@ def check_option(argument: str, value: object, allowed: Sequence[object]) -> Non
 
 
 def make_bunch(
-    columns: Mapping[str, Column],
-    target: tuple[str, Column],
+    columns: Mapping[str, Values],
+    target: tuple[str, Values],
     *,
     sensitive: str | Sequence[str],
     categorical: Collection[str],
-    weight: tuple[str, Column] | None,
+    weight: tuple[str, Values] | None,
     as_frame: AsFrame,
     task: Literal["classification", "regression"],
     codes: bool,
@@ -90,7 +90,7 @@ def read_description(name: str) -> str:
     return files(__package__).joinpath("descriptions", f"{name}.rst").read_text(encoding="utf-8")
 
 
-def pack_series(name: str, values: Column, as_frame: AsFrame) -> Any:
+def pack_series(name: str, values: Values, as_frame: AsFrame) -> Any:
     """Convert a column beside the data, strings as categories."""
     column = _pack(name, values, values.dtype.kind == "U", as_frame)[0]
     if as_frame is False:
@@ -104,7 +104,7 @@ def _frames(as_frame: AsFrame) -> Any:
     )
 
 
-def _pack(name: str, values: Column, categorical: bool, as_frame: AsFrame) -> tuple[Any, list[str]]:
+def _pack(name: str, values: Values, categorical: bool, as_frame: AsFrame) -> tuple[Any, list[str]]:
     """Return the column in its library's type, and the names of its categories."""
     if not categorical:
         return (_frames(as_frame).Series(name, values) if as_frame == "polars" else values), []

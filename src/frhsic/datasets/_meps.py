@@ -11,11 +11,19 @@ from sklearn.utils import Bunch
 
 from frhsic._checks import ArgumentError
 from frhsic._files import PathLike
-from frhsic.datasets._fetch import NEW_FILE, data_folder, find, parse_csv, read, read_converted, zip_member
+from frhsic.datasets._fetch import (
+    NEW_FILE,
+    data_folder,
+    find_file,
+    parse_csv,
+    read_converted,
+    read_file,
+    zip_member,
+)
 from frhsic.datasets._files import MEPS_2015, MEPS_2016, MEPS_2016_COUNT
 from frhsic.datasets._frame import (
     AsFrame,
-    Column,
+    Values,
     check_as_frame,
     check_option,
     library,
@@ -59,9 +67,8 @@ def fetch_meps(
 ) -> Bunch:
     """Load MEPS: 15,830 people, ten or more uses of medical care in a year, sensitive age.
 
-    The official files have no checksum that is known here. A download is checked by its structure: a zip
-    file with a SAS transport file that has the columns and, after the filter, the number of people that are
-    expected.
+    The checksums of the official files are not known here. A download is checked by its structure: a SAS
+    transport file in a zip file, with the columns and, after the filter, the number of people expected.
 
     Parameters
     ----------
@@ -103,7 +110,7 @@ def fetch_meps(
     table = _load(year, target == "count", data_home, cache)
     keep = np.isfinite(table["target"])
     names = _COLUMNS if features == "aif360" else _PAPER
-    columns: dict[str, Column] = {name: table[name] for name in names}
+    columns: dict[str, Values] = {name: table[name] for name in names}
     if missing == "drop":
         keep &= np.all([values >= 0 for values in columns.values()], axis=0)
     elif missing == "nan":
@@ -128,16 +135,16 @@ def fetch_meps(
     return (bunch.data, bunch.target) if return_X_y else bunch
 
 
-def _load(year: int, count: bool, data_home: PathLike | None, cache: bool) -> dict[str, Column]:
+def _load(year: int, count: bool, data_home: PathLike | None, cache: bool) -> dict[str, Values]:
     """Load the 41 columns, "target" and "weight", from the local extract or else the official file."""
     file = MEPS_2015 if year == 2015 else MEPS_2016
-    content = find(file, data_folder(data_home))
+    content = find_file(file, data_folder(data_home))
     if content is not None and not (count and year == 2015):
         table = parse_csv(content)
         table["weight"], table["target"] = table.pop(f"PERWT{year - 2000}F"), table.pop("Probability")
         if count:
             # Y = log(count + 2), for the same people in the same order.
-            lines = read(MEPS_2016_COUNT, data_home=data_home, cache=cache).decode("ascii").splitlines()
+            lines = read_file(MEPS_2016_COUNT, data_home=data_home, cache=cache).decode("ascii").splitlines()
             logs = np.array([line.split(",")[3] or "nan" for line in lines[1:]], dtype=np.float64)
             table["target"] = np.round(np.exp(logs) - 2)
         return table

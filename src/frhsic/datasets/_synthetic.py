@@ -16,7 +16,7 @@ from sklearn.utils import Bunch
 
 from frhsic._checks import ArgumentError
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 RandomState = int | np.random.RandomState | np.random.Generator | None
 
 
@@ -229,7 +229,7 @@ def make_scm(n_samples: int = 1000, *, effect: float = 1.0, random_state: Random
     u = rng.normal(0, 1, (n_samples, 2))
     u_y = rng.normal(0, 1, n_samples)
 
-    def world(s: Array) -> tuple[Array, Array]:
+    def world(s: _Array) -> tuple[_Array, _Array]:
         x = u + effect * np.column_stack([s, np.zeros_like(s)])
         return x, (x.sum(axis=1) + u_y > effect / 2).astype(np.float64)
 
@@ -275,7 +275,7 @@ def make_xor(n_samples: int = 1000, *, binary: bool = True, random_state: Random
         s, u, other = (rng.uniform(0, 1, n_samples) for _ in range(3))
         modulus = 1
 
-    def world(s: Array) -> tuple[Array, Array]:
+    def world(s: _Array) -> tuple[_Array, _Array]:
         x = (s + u) % modulus
         return x[:, None], (x > 0.5).astype(np.float64)
 
@@ -302,7 +302,7 @@ def _check_n(n_samples: int) -> None:
         raise ArgumentError("n_samples", "be at least 1", repr(n_samples), "Ask for one row or more.")
 
 
-def _uniform(n_samples: int, noise: float, random_state: RandomState) -> tuple[Any, Array]:
+def _uniform(n_samples: int, noise: float, random_state: RandomState) -> tuple[Any, _Array]:
     _check_n(n_samples)
     if not noise > 0:
         raise ArgumentError("noise", "be above 0", repr(noise), "Use a small number for little noise.")
@@ -310,16 +310,16 @@ def _uniform(n_samples: int, noise: float, random_state: RandomState) -> tuple[A
     return rng, rng.uniform(0, 1, n_samples)
 
 
-def _logistic(x: Array) -> Array:
+def _logistic(x: _Array) -> _Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
-def _two_features(x1: Array, s: Array, rng: Any, description: str) -> Bunch:
+def _two_features(x1: _Array, s: _Array, rng: Any, description: str) -> Bunch:
     x2 = rng.normal(0, 1, len(s))
     return _bunch(np.column_stack([x1, x2]), s, rng.binomial(1, _logistic(x1 + x2)), description)
 
 
-def _bunch(x: Array, s: Array, y: Array | None, description: str) -> Bunch:
+def _bunch(x: _Array, s: _Array, y: _Array | None, description: str) -> Bunch:
     x = x.reshape(len(s), -1)
     return Bunch(
         data=x,
@@ -331,7 +331,7 @@ def _bunch(x: Array, s: Array, y: Array | None, description: str) -> Bunch:
 
 
 def _with_counterfactual(
-    seen: tuple[Array, Array], s: Array, unseen: tuple[Array, Array], other: Array, description: str
+    seen: tuple[_Array, _Array], s: _Array, unseen: tuple[_Array, _Array], other: _Array, description: str
 ) -> Bunch:
     bunch = _bunch(seen[0], s, seen[1], description)
     bunch.counterfactual_data, bunch.counterfactual_target = unseen

@@ -20,7 +20,7 @@ from frhsic.sources._form import SAMPLE, Form, check_separators, detect_form, un
 from frhsic.sources._missing import check_placeholders
 from frhsic.sources._source import Piece, Source, check_count, select_columns
 from frhsic.sources._stores import (
-    fingerprint,
+    fingerprint_file,
     is_url,
     list_files,
     name_errors,
@@ -150,7 +150,7 @@ class _Header:
 def _read_header(path: str, placeholders: tuple[str, ...] = ()) -> _Header:
     groups = None
     with name_errors(path):
-        mark = fingerprint(path)
+        mark = fingerprint_file(path)
         form = detect_form(*unpack_start(read_start(path, SAMPLE)))
         if form.compressed and form.name in ("parquet", "arrow"):
             got = "a Parquet or Arrow file in gzip"

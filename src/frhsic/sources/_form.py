@@ -138,7 +138,7 @@ def parse_separated(table: pa.Table, form: Form) -> pa.Table:
             continue
         column = table.column(j)
         cells = [cell.strip() for cell in pc.unique(column).to_pylist() if cell is not None]
-        # Where the file shows a decimal sign, the other one is none.
+        # A file has one decimal sign.
         possible = [sign for sign in ",." if form.decimal_signs in ("", sign)]
         possible = [sign for sign in possible if all(map(_WRITTEN[sign].fullmatch, cells))]
         if len(possible) != 1 or not any("," in cell or "." in cell for cell in cells):

@@ -12,7 +12,7 @@ from frhsic._text import list_names
 from frhsic.sources._arrow import import_pyarrow
 from frhsic.sources._form import Form
 from frhsic.sources._missing import drop_missing, replace_placeholders
-from frhsic.sources._stores import fingerprint, name_errors, redact_url
+from frhsic.sources._stores import fingerprint_file, name_errors, redact_url
 from frhsic.sources._tables import absent_error
 
 if TYPE_CHECKING:
@@ -102,23 +102,10 @@ class Source:
         return None if None in counts else sum(counts)  # type: ignore[arg-type]
 
     def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """Record batches of one of ``pieces``, in the order of its rows.
+        """Yield record batches of one of ``pieces``, each of at most ``batch_rows`` rows, in their order.
 
-        Parameters
-        ----------
-        piece : Piece
-
-        Yields
-        ------
-        pyarrow.RecordBatch
-            At most ``batch_rows`` rows.
-
-        Raises
-        ------
-        ValueError
-            If the piece is damaged, has changed since the source was opened, or has missing values.
-        OSError
-            If it cannot be opened. Both name the file.
+        A piece that is damaged, has changed since the source was opened, or has missing values is a
+        ValueError, one that cannot be opened an OSError. Both name the file.
         """
         name = redact_url(piece.path) or piece.name
         # Errors of the caller's own iterator are left as they are.
@@ -176,7 +163,7 @@ def check_count(name: str, value: object) -> None:
 
 
 def _check_unchanged(piece: Piece) -> None:
-    if piece.path and fingerprint(piece.path) != piece.fingerprint:
+    if piece.path and fingerprint_file(piece.path) != piece.fingerprint:
         got = "a file that has changed since"
         fix = "Open the source again once nothing writes to it."
         raise ArgumentError("path", "stay as it was when the source was opened", got, fix)

@@ -1,9 +1,9 @@
-"""Rows of a database by ADBC: a query comes as record batches, and no password is ever told.
+"""Rows of a database by ADBC, as record batches; no error shows a password.
 
-What a driver says of a connection may quote any part of its URL, also one that it took for something else (a
-slash in a password makes the first half of it a port). So none of it is passed on: an error is told in our
-words, and raised outside of the handler, where no traceback leads to a frame that holds the URL. What the
-server says of a query may quote the data: only what it says of the query's own names and syntax is passed on.
+An error of a driver may quote any part of the URL, also one that it took for something else (a slash in a
+password makes the first half of it a port). So it is never passed on: our own error is raised outside of the
+handler, where no traceback leads to a frame that holds the URL. Errors of the server about a query may quote
+the data: only messages about the names and the syntax of the query are passed on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _BATCH_BYTES = 4 << 20  # of a batch as the driver makes it, before it is cut to rows
 _BEGIN = "set transaction isolation level repeatable read, read only"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# By what libpq says; none of it is repeated.
+# By the message of libpq, which is never repeated.
 _REFUSALS = {
     "password authentication failed": "a refusal of the user or the password",
     "no password supplied": "no password",
@@ -72,7 +72,7 @@ def open_sql(database: str, query: str, *, batch_rows: int = 65_536, allow_missi
     Raises
     ------
     ConnectionError
-        If the database does not answer or refuses.
+        If the database does not answer, or rejects the user or the password.
     ValueError
         If it cannot run the query.
 
@@ -122,7 +122,7 @@ class _Address:
 
 
 def _parse_address(database: str) -> _Address:
-    """Find the URL. Errors are raised by whoever calls, because this frame knows it."""
+    """Find the URL. The caller raises the errors, because this frame holds the URL."""
     if "://" not in database:
         # What is no name may be a connection string with a password in it.
         got = f"'{database}', which is not set" if _VARIABLE.fullmatch(database) else "something else"

@@ -80,7 +80,7 @@ def _holds_data(name: str) -> bool:
     return not name.startswith(("_", "."))
 
 
-def fingerprint(path: str) -> str:
+def fingerprint_file(path: str) -> str:
     """Return what changes when a file does: its size with its time of change or with the tag of its store."""
     if not is_url(path):
         status = os.stat(path)

@@ -44,7 +44,7 @@ def read_table(
     Parameters
     ----------
     path : str or path
-        A regular file; what it is, is told by its content.
+        A regular file; its content tells what it is, not its name.
     columns : sequence of str, optional
         The columns to read, in this order; by default all.
     missing_values : sequence of str or number, optional

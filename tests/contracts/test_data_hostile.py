@@ -1,4 +1,4 @@
-"""Whatever is thrown at the door: finite float64 tensors, or a ValueError or TypeError with a cure."""
+"""Hostile inputs: finite float64 tensors, or a ValueError or TypeError that says how to fix them."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ ANYTHING = st.one_of(
 
 
 def outcome(call, arguments):
-    """The result, or None after a refusal in the house form."""
+    """Return the result, or None after an error whose message has the usual grammar."""
     try:
         return call()
     except (ValueError, TypeError) as error:
@@ -371,16 +371,16 @@ def test_sensitive_columns_are_sound_or_refused(x, kinds, allow_constant):
 
 @hostile
 @given(ANYTHING, st.integers(0, 3), st.one_of(st.none(), ENTRIES, columns()))
-def test_levels_partition_the_rows_or_are_refused(y, min_rows, only):
+def test_labels_partition_the_rows_or_are_refused(y, min_rows, only):
     split = outcome(lambda: split_labels(y, min_rows=min_rows), ["y"])
     if split is not None:
-        rows = torch.cat([level.rows for level in split.kept] + [torch.empty(0, dtype=torch.int64)])
+        rows = torch.cat([one.rows for one in split.kept] + [torch.empty(0, dtype=torch.int64)])
         n = len(rows) + sum(count for _, count in split.skipped)
         assert n > 0
         assert len(rows.unique()) == len(rows)
-        assert all(len(level.rows) >= min_rows for level in split.kept)
+        assert all(len(one.rows) >= min_rows for one in split.kept)
         assert all(count < min_rows for _, count in split.skipped)
-        labels = [level.value for level in split.kept] + [value for value, _ in split.skipped]
+        labels = [one.value for one in split.kept] + [value for value, _ in split.skipped]
         assert len(set(labels)) == len(labels)
         part = outcome(lambda: split_labels(y, only, min_rows=min_rows), ["only"])
         assert part is None or len(part.kept) <= len(split.kept)
