@@ -34,7 +34,7 @@ from frhsic.engine import Training
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
 from frhsic.kernels import Delta, Gaussian, Kernel, Laplace, Linear, OnColumns
 from frhsic.penalty import Penalty
-from frhsic.persistence import _saved, load, save
+from frhsic.persistence import _reading, load, save
 
 MESSAGE = re.compile(r"'(path|model|encoder|document|tensors)' must .+\. Got .+\. \S.+\.", re.DOTALL)
 RNG = np.random.default_rng(0)
@@ -571,7 +571,7 @@ def edit(models, path, monkeypatch):
         place[steps[-1]] = to
         rewrite(path, tensors, document)
         with monkeypatch.context() as patch:
-            patch.setattr(_saved, "make_net", None)
+            patch.setattr(_reading, "make_net", None)
             refuse(path, message, encoder=module() if name == "custom" else None)
 
     return change

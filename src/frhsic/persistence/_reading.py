@@ -1,0 +1,304 @@
+"""Reading of saved models, which come from outside.
+
+A name is looked up among the public classes only, an argument must be of the type that the constructor
+declares, and every size must agree with the tensors that are really there before a network is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from torch import Tensor, nn
+
+from frhsic._checks import ArgumentError
+from frhsic._tensorfile import TensorFileError
+from frhsic.data import to_generator
+from frhsic.engine import Record, make_net
+from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
+from frhsic.estimators._scaling import Scaling
+from frhsic.kernels import Kernel
+from frhsic.kernels.documents import read_kernel
+from frhsic.persistence._classes import CLASSES, DTYPES, MODELS, arguments_of
+
+CURE: Final = "The file is damaged or frhsic did not write it: save or copy it again."
+_MOST_ENTRIES: Final = 1_000  # of a list of arguments: terms of a penalty, widths of layers
+_MOST_LABELS: Final = 2**22  # characters of all classes at the width of the longest
+
+
+def _file_error(must: str, got: str) -> TensorFileError:
+    return TensorFileError(f"'path' must {must}. Got {got}. {CURE}")
+
+
+def _demand(ok: bool, must: str, got: str) -> None:
+    if not ok:
+        raise _file_error(must, got)
+
+
+@contextlib.contextmanager
+def _blame_file(where: str) -> Iterator[None]:
+    """Turn the error of a constructor into one about the file."""
+    try:
+        yield
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise _file_error(f"hold valid values in '{where}'", ascii(str(error)[:200])) from None
+
+
+def _fields(value: Any, where: str, names: Iterable[str]) -> dict[str, Any]:
+    names = list(names)
+    good = type(value) is dict and set(value) == set(names)
+    _demand(good, f"hold in '{where}' exactly {', '.join(names) or 'nothing'}", "something else")
+    return value
+
+
+def restore(tensors: dict[str, Tensor], document: dict[str, Any], encoder: nn.Module | None) -> Any:
+    """Return the model that a file holds, or raise ValueError."""
+    names = ("format", "version", "versions", "pipeline", "estimator", "architecture", "fitted")
+    top = _fields(document, "document", names)
+    versions = top["versions"]
+    good = type(versions) is dict and all(type(version) is str for version in versions.values())
+    _demand(good, "hold 'versions' as texts", "something else")
+    estimator: Any = _object(top["estimator"], MODELS, "estimator")
+    chains = _fields(top["architecture"], "architecture", ("encoder", "head"))
+    widths = _value(chains["encoder"], tuple[int, ...] | None, "architecture.encoder")
+    head = _value(chains["head"], tuple[int, ...], "architecture.head")
+    good = estimator.encoder is None if widths is None else estimator.encoder == widths[1:]
+    _demand(good, "have the layers that the parameter 'encoder' describes", "others")
+    if widths is None and encoder is None:
+        raise ArgumentError(
+            "encoder",
+            "be a module of the architecture that was saved: the model was trained with one of the caller's",
+            "None",
+            "Pass it: load(path, encoder=module).",
+        )
+    if widths is not None and encoder is not None:
+        raise ArgumentError(
+            "encoder",
+            "be None for a model whose encoder is made from widths",
+            type(encoder).__name__,
+            "Leave it out.",
+        )
+    layers: nn.Module | tuple[int, ...] = encoder if encoder is not None else estimator.encoder
+    estimator.encoder = layers
+    with _blame_file("estimator"):
+        estimator._check_parameters()
+        to_generator(estimator.random_state)
+    _restore_fitted(estimator, top["fitted"], head)
+    _check_shapes(estimator, tensors, widths, head)
+    model = estimator if top["pipeline"] is None else _pipeline(top["pipeline"], estimator)
+    _restore_tensors(estimator, tensors, layers, head)
+    return model
+
+
+def _restore_fitted(estimator: Any, plain: Any, head: tuple[int, ...]) -> None:
+    names = ("n_features_in", "feature_names_in", "classes", "sensitive", "n_iter", "best_epoch", "history")
+    fitted = _fields(plain, "fitted", (*names, "relative_dependence", "output"))
+    p = estimator.n_features_in_ = _value(fitted["n_features_in"], int, "n_features_in")
+    columns = _value(fitted["feature_names_in"], tuple[str, ...] | None, "feature_names_in")
+    if columns is not None:
+        good = len(columns) == p == len(set(columns))
+        _demand(good, "hold distinct 'feature_names_in', one for each column", "others")
+        estimator.feature_names_in_ = np.array(columns, dtype=object)
+    outputs = p if type(estimator) is FRHSICEncoder else 1
+    if type(estimator) is FRHSICClassifier:
+        estimator.classes_ = _classes(fitted["classes"])
+        outputs = 1 if len(estimator.classes_) == 2 else len(estimator.classes_)
+    else:
+        _demand(fitted["classes"] is None, "hold 'classes' for a classifier only", "some")
+    _demand(head[-1:] == (outputs,), f"have a head with {outputs} outputs", "another")
+    estimator.sensitive_names_ = estimator.sensitive_kinds_ = None
+    if fitted["sensitive"] is not None:
+        sensitive = _fields(fitted["sensitive"], "sensitive", ("names", "kinds"))
+        estimator.sensitive_names_ = _value(sensitive["names"], tuple[str, ...], "sensitive.names")
+        kinds = tuple[Literal["continuous", "categorical"], ...]
+        estimator.sensitive_kinds_ = _value(sensitive["kinds"], kinds, "sensitive.kinds")
+        q = len(estimator.sensitive_names_)
+        good = 0 < q == len(estimator.sensitive_kinds_) == len(set(estimator.sensitive_names_))
+        _demand(good, "hold distinct 'sensitive' names with a kind each", "others")
+    estimator.n_iter_ = _value(fitted["n_iter"], int, "n_iter")
+    estimator.best_epoch_ = _value(fitted["best_epoch"], int, "best_epoch")
+    relative = _value(fitted["relative_dependence"], float | None, "relative_dependence")
+    estimator.relative_dependence_ = relative
+    _demand(type(fitted["history"]) is list, "hold a list as 'history'", "something else")
+    hints = typing.get_type_hints(Record)
+    records = [_fields(record, "history", hints) for record in fitted["history"]]
+    estimator.history_ = [
+        {name: _value(record[name], hint, f"history.{name}") for name, hint in hints.items()}
+        for record in records
+    ]
+    good = 0 <= estimator.best_epoch_ < estimator.n_iter_ >= len(estimator.history_) > 0
+    _demand(good, "hold 'best_epoch' and a 'history' within 'n_iter' epochs", "others")
+    _set_output(estimator, fitted["output"])
+
+
+def _set_output(transformer: Any, plain: Any) -> None:
+    transformer.set_output(transform=_value(plain, Literal["default", "pandas", "polars"] | None, "output"))
+
+
+def _classes(plain: Any) -> NDArray[Any]:
+    found = _fields(plain, "classes", ("dtype", "values"))
+    values = list(_value(found["values"], tuple[str | bool | int | float, ...], "classes.values"))
+    name = _value(found["dtype"], str, "classes.dtype")
+    width = re.fullmatch(r"U([1-9][0-9]{0,6})", name, re.ASCII)
+    _demand(name in DTYPES or width is not None, "hold a known 'classes.dtype'", ascii(name[:40]))
+    kind = DTYPES.get(name, str)
+    good = len(values) > 1 and all(type(value) is kind for value in values)
+    _demand(good, f"hold at least two classes for the dtype {name}", "others")
+    _demand(all(a < b for a, b in pairwise(values)), "hold sorted and distinct classes", "others")
+    if width is not None:
+        good = len(values) * int(width[1]) <= _MOST_LABELS
+        _demand(good, f"hold classes of at most {_MOST_LABELS} characters", "more")
+    with _blame_file("classes"), np.errstate(over="ignore"):
+        classes = np.array(values, dtype=name)
+    _demand(classes.tolist() == values, f"hold classes that fit the dtype {name}", "others")
+    return classes
+
+
+def _check_shapes(
+    estimator: Any, tensors: Mapping[str, Tensor], widths: tuple[int, ...] | None, head: tuple[int, ...]
+) -> None:
+    """Compare all sizes with the tensors in the file, before anything is made of these sizes."""
+    chains = {"head": head} if widths is None else {"encoder": widths, "head": head}
+    for name, chain in chains.items():
+        good = 2 <= len(chain) <= len(tensors) and min(chain) > 0
+        _demand(good, f"hold positive widths in 'architecture.{name}', as many as layers", "others")
+    p = estimator.n_features_in_
+    good = widths is None or (widths[0] == p and widths[-1] == head[0])
+    _demand(good, "have layers that join: columns, encoder, head", "others")
+    expected = {
+        f"{name}.{2 * depth}.{part}": shape
+        for name, chain in chains.items()
+        for depth, (fan_in, fan_out) in enumerate(pairwise(chain))
+        for part, shape in (("weight", (fan_out, fan_in)), ("bias", (fan_out,)))
+    }
+    regression = type(estimator) is FRHSICRegressor
+    sizes = {"x": p, "y": 1 if regression else 0, "s": len(estimator.sensitive_names_ or ())}
+    for name, size in sizes.items():
+        if size:
+            expected |= {f"scaling_{name}.{part}": (size,) for part in ("shift", "factor")}
+    # What belongs to the caller's module is compared with that module.
+    own = [name for name in tensors if widths is not None or not name.startswith("encoder.")]
+    found = {name: tuple(tensors[name].shape) for name in own}
+    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    if wrong:
+        must = f"hold '{wrong[0][:40]}' of the shape {expected.get(wrong[0])} that its architecture implies"
+        raise _file_error(must, f"{found.get(wrong[0])}")
+    for name in found:
+        scaling = name.startswith("scaling_")
+        good = tensors[name].dtype == torch.float64 or (tensors[name].dtype == torch.float32 and not scaling)
+        _demand(good, f"hold floats in '{name}' (float64 for a scaling)", f"{tensors[name].dtype}")
+        good = not name.endswith(".factor") or bool((tensors[name] >= 0).all())
+        _demand(good, f"hold no negative number in '{name}'", "one")
+
+
+def _restore_tensors(
+    estimator: Any, tensors: Mapping[str, Tensor], encoder: nn.Module | Sequence[int], head: tuple[int, ...]
+) -> None:
+    def scaling(name: str) -> Scaling | None:
+        shift, factor = (tensors.get(f"scaling_{name}.{part}") for part in ("shift", "factor"))
+        return None if shift is None or factor is None else Scaling(shift, factor)
+
+    estimator.scaling_x_, estimator.scaling_y_, estimator.scaling_s_ = map(scaling, "xys")
+    with torch.device("cpu"):
+        # Its own generator, or the draws that the saved weights replace would move the global one.
+        net = make_net(
+            estimator.n_features_in_, head[-1], encoder=encoder, head=head[1:-1], generator=torch.Generator()
+        )
+    # Through float32 like the buffers of a module in training, which may not be in its state.
+    net = net.to(device="cpu", dtype=torch.float32).to(dtype=torch.float64)
+    saved = {name: x for name, x in tensors.items() if name.startswith(("encoder.", "head."))}
+    there = {name: _kind(x) for name, x in net.state_dict().items()}
+    here = {name: _kind(x) for name, x in saved.items()}
+    wrong = sorted(name for name in there.keys() | here.keys() if there.get(name) != here.get(name))
+    if wrong:
+        raise ArgumentError(
+            "encoder",
+            f"have the architecture that was saved, with {here.get(wrong[0])} for '{wrong[0]}'",
+            there.get(wrong[0]),
+            "Make it like the one that was trained.",
+        )
+    net.load_state_dict(saved)
+    net.eval().requires_grad_(False)
+    estimator.encoder_, estimator.head_, estimator._n_features_out = net.encoder, net.head, head[0]
+
+
+def _kind(x: Any) -> tuple[str, tuple[int, ...]]:
+    """Return what must agree; weights are float64 in memory and may be float32 in the file."""
+    if not isinstance(x, Tensor):
+        return type(x).__name__, ()
+    return "float" if x.is_floating_point() else str(x.dtype).removeprefix("torch."), tuple(x.shape)
+
+
+def _pipeline(plain: Any, estimator: Any) -> Pipeline:
+    found = _fields(plain, "pipeline", ("steps", "verbose", "table", "output"))
+    with _blame_file("table"):
+        table = TableEncoder.from_state(found["table"])
+    _set_output(table, found["output"])
+    columns = sum(len(column.suffixes) for column in table.columns_)
+    _demand(columns == estimator.n_features_in_, "hold a 'table' with the columns of the model", "others")
+    names = _value(found["steps"], tuple[str, str], "pipeline.steps")
+    verbose = _value(found["verbose"], bool, "pipeline.verbose")
+    model = Pipeline(list(zip(names, (table, estimator), strict=True)), verbose=verbose)
+    taken = {"", *model.get_params(deep=False)}
+    good = names[0] != names[1] and not taken & set(names) and not any("__" in name for name in names)
+    _demand(good, "name the steps of the pipeline as scikit-learn allows", "others")
+    return model
+
+
+def _object(plain: Any, bases: tuple[type, ...], where: str) -> Any:
+    """Make an object of one of the known classes, of arguments that have the types it declares."""
+    found = _fields(plain, where, ("class", "arguments"))
+    known = {cls.__name__: cls for cls in (*CLASSES, *MODELS) if issubclass(cls, bases)}
+    name = _value(found["class"], str, f"{where}.class")
+    _demand(name in known, f"name in '{where}' one of {', '.join(known) or 'no class'}", ascii(name[:40]))
+    hints = arguments_of(known[name])  # type: ignore[arg-type]
+    arguments = _fields(found["arguments"], f"{where}.{name}", hints)
+    short = all(type(value) is not list or len(value) <= _MOST_ENTRIES for value in arguments.values())
+    _demand(short, f"hold lists of at most {_MOST_ENTRIES} entries in '{where}'", "a longer one")
+    values = {key: _value(value, hints[key], f"{where}.{key}") for key, value in arguments.items()}
+    with _blame_file(where):
+        return known[name](**values)
+
+
+def _value(value: Any, hint: Any, where: str) -> Any:
+    """Return a value of exactly the type of the hint; lists become tuples, pairs mappings."""
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    parts = typing.get_args(hint) if union else (hint,)
+    if type(value) is dict and Kernel in parts:
+        with _blame_file(where):
+            return read_kernel(value)
+    if type(value) is dict and "class" in value:
+        return _object(value, tuple(part for part in parts if isinstance(part, type)), where)
+    for part in parts:
+        origin, args = typing.get_origin(part), typing.get_args(part)
+        if part in (str, bool, int, float, types.NoneType, Any) or origin is Literal:
+            simple = {float: (int, float), Any: (str, bool, int, float)}.get(part, (part,))
+            if type(value) in simple or (origin is Literal and type(value) is str and value in args):
+                return value
+            if part is Any and type(value) is list:  # several labels of y
+                return [_value(entry, str | bool | int | float, where) for entry in value]
+        elif origin in (tuple, Sequence) and type(value) is list:
+            fixed = origin is tuple and args[-1] is not ...
+            if not fixed or len(args) == len(value):
+                kinds = args if fixed else args[:1] * len(value)
+                return tuple(_value(entry, kind, where) for entry, kind in zip(value, kinds, strict=True))
+        elif origin is Mapping and type(value) is dict:
+            pair: Any = types.GenericAlias(tuple, args)
+            pairs = _value(
+                _fields(value, where, ("pairs",))["pairs"], types.GenericAlias(tuple, (pair, ...)), where
+            )
+            with _blame_file(where):  # a list of labels is no key
+                mapping = dict(pairs)
+            _demand(len(mapping) == len(pairs), f"hold every key of '{where}' once", "one twice")
+            return mapping
+    expected = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+    raise _file_error(f"hold {expected} in '{where}'", type(value).__name__)
