@@ -34,8 +34,7 @@ from frhsic.inference import (
     confidence_interval,
     independence_test,
 )
-from frhsic.sketching import HSICSketch
-from frhsic.sketching._sketch import Law
+from frhsic.sketching import HSICSketch, Law
 
 
 def audit_sketches(
@@ -156,7 +155,7 @@ def _notes(sketch: HSICSketch, weighted: bool) -> tuple[str, ...]:
             f"Distance correlation, kernel HGR, the profile and the certificate are those of {stored:,} rows "
             "drawn at random; the test, HSIC, GDP and curves are those of all rows."
         )
-    repeated = 0 if sketch.grouped else sketch._repeated_ids()
+    repeated = 0 if sketch.grouped else sketch.repeated_ids
     if repeated:
         notes.append(
             f"{repeated:,} of {stored:,} stored rows share their id with another row. If an id is that of a "

@@ -11,8 +11,10 @@ from typing import Any, Final
 from torch import Tensor
 
 from frhsic import _tensorfile as tensorfile
+from frhsic._checks import ArgumentError
 
 KIND: Final = "frhsic-checkpoint"
+_REMOVE = "Remove it to begin anew."
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,14 @@ class Checkpoint:
     ----------
     path : Path
     fingerprint : dict
-        Plain values. A file with another fingerprint is refused.
+        Plain values. Reading a file with another fingerprint raises ValueError.
     """
 
     path: Path
     fingerprint: Mapping[str, Any]
 
     def write(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
-        """Replace the file in one stroke."""
+        """Replace the file in one step."""
         head = {
             "format": KIND,
             "version": tensorfile.VERSION,
@@ -46,18 +48,19 @@ class Checkpoint:
         try:
             tensors, document = tensorfile.read(self.path, kind=KIND, finite=False)
         except tensorfile.TensorFileError as error:
-            text = str(error).replace("'path'", "'checkpoint'", 1)
-            raise tensorfile.TensorFileError(f"{text} Remove it to begin anew.") from None
+            fix = f"{error.fix} {_REMOVE}"
+            raise tensorfile.TensorFileError("checkpoint", error.must, error.got, fix) from None
         found = document.get("fingerprint")
         if not isinstance(found, dict) or document.get("names") != sorted(tensors):
-            raise tensorfile.TensorFileError(
-                "'checkpoint' must hold what a run wrote into it. Got another file. Remove it to begin anew."
-            )
+            must = "hold what a run wrote into it"
+            raise tensorfile.TensorFileError("checkpoint", must, "another file", _REMOVE)
         differs = [name for name, value in self.fingerprint.items() if found.get(name) != value]
         if differs:
-            raise ValueError(
-                f"'checkpoint' must be of the same call. Got a file of one that differs in {differs}. "
-                "Repeat that call (with an integer random_state) to go on, or remove the file to begin anew."
+            raise ArgumentError(
+                "checkpoint",
+                "be of the same call",
+                f"a file of one that differs in {differs}",
+                "Repeat that call (with an integer random_state) to go on, or remove the file to begin anew.",
             )
         return tensors, document
 

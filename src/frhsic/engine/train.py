@@ -872,9 +872,9 @@ class _Run:
         try:
             return self._go_back(*found)
         except (KeyError, IndexError, TypeError, RuntimeError, ValueError) as error:
+            got = f"a file that was changed ({type(error).__name__})"
             raise TensorFileError(
-                "'checkpoint' must hold the state of this run. Got a file that was changed "
-                f"({type(error).__name__}). Remove it to begin anew."
+                "checkpoint", "hold the state of this run", got, "Remove it to begin anew."
             ) from error
 
     def _go_back(self, tensors: dict[str, Tensor], document: dict[str, Any]) -> int:

@@ -26,7 +26,7 @@ from torch import Tensor
 from frhsic.data import Kind, Sensitive
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._smoothing import log_kernel, smoothing_weights
-from frhsic.sketching._sketch import Line
+from frhsic.sketching import SensitiveLine
 
 # Rows with the same or nearly the same s share their smoothing weights: they are gathered in at most so many
 # groups, and the process is evaluated at no more points than that.
@@ -429,18 +429,20 @@ def gdp_target(cells: Cells) -> str:
     return f"the GDP of means within {count}, of {share} each; that of the true curve is at least as large"
 
 
-def cells_of_line(line: Line, rows: float) -> Cells:
+def cells_of_line(line: SensitiveLine, rows: float) -> Cells:
     """Return the cells of a sketch of so many rows: its places, or neighbouring ones together."""
     cells = Cells.of(line.s, line.mass, rows)
     return replace(cells, low=cells.low - line.step, high=cells.high + line.step)
 
 
-def is_coarse(line: Line, cells: Cells) -> bool:
+def is_coarse(line: SensitiveLine, cells: Cells) -> bool:
     """Return whether places of a grid are too far apart for the cells: a few outliers stretch it."""
     return line.step > 0.0 and float(line.mass.max()) > 1.5 / cells.size
 
 
-def line_groups(line: Line, kinds: tuple[Kind, ...], cells: Cells | None = None) -> tuple[Tensor, Groups]:
+def line_groups(
+    line: SensitiveLine, kinds: tuple[Kind, ...], cells: Cells | None = None
+) -> tuple[Tensor, Groups]:
     """Return scores and groups that have the moments of a sketch: two rows at each place, for all there.
 
     They lie one deviation below and above the mean. Within a place the weights are taken as unrelated to the

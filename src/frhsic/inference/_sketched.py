@@ -75,8 +75,7 @@ def sketched_test(
     condition of :mod:`frhsic.inference._pairings` does not hold, rows with large features are permuted. Of
     rows in groups the groups of the sketch have random signs.
     """
-    state = sketch._state()
-    weighted = len(state.sums) == 2
+    weighted = sketch.feature_sums().weighted
     if weighted and method == "gamma":
         raise ValueError(
             "'method' must be 'permutation' for a sketch of weighted rows: the moments of 'gamma' are for "
@@ -88,7 +87,7 @@ def sketched_test(
             "independent rows. Got 'gamma'. Leave it out."
         )
     parts = [sketch] if given is None else _labelled(sketch, given)
-    mass = [float(part._state().moments().first[0, 0]) for part in parts]
+    mass = [float(part.feature_sums().moments().first[0, 0]) for part in parts]
     shares = [one / sum(mass) for one in mass]
     if sketch.grouped:
         laws = _grouped_laws(parts, n_permutations, generator)
@@ -121,7 +120,7 @@ def sketched_test(
         pvalue=pvalue,
         method="cluster bootstrap" if sketch.grouped else "wild bootstrap" if weighted else method,
         measure="HSIC",
-        attributes=state.plan.names,
+        attributes=sketch.stored.s.names,
         n=sum(part.n_rows for part in parts),
         exact=False,
         n_permutations=len(draws) or None,
@@ -134,7 +133,7 @@ def _law(
     sketch: HSICSketch, method: str, n_permutations: int, generator: torch.Generator, *, weighted: bool
 ) -> _Law:
     rows = sketch.effective_rows
-    lam, mu = sketch._state().spectra()
+    lam, mu = sketch.feature_sums().spectra()
     mean = float(lam.sum() * mu.sum()) / rows
     notes: tuple[str, ...] = ()
     draws = torch.zeros(0 if method == "gamma" else n_permutations, dtype=torch.float64)
@@ -163,12 +162,10 @@ def _large_rows(sketch: HSICSketch) -> tuple[Pairing | None, tuple[str, ...]]:
     The rows of each side are those of its levels or of its grid, which hold the mass of all rows, or else the
     stored ones, each for as many rows as it was drawn from.
     """
-    state, n = sketch._state(), sketch.n_rows
-    diagonals = state.plan.map_z.diagonal, state.diagonal_s
+    sums, n = sketch.feature_sums(), sketch.n_rows
     sides, sizes, bounds, whole = [], [], [], True
-    for (features, mass, all_rows), diagonal in zip(
-        (state.atoms_z(), state.atoms_s()), diagonals, strict=True
-    ):
+    for atoms in (sums.z, sums.s):
+        features, mass = atoms.features()
         share = mass / mass.sum()
         mean = share @ features
         G = features - mean
@@ -176,10 +173,10 @@ def _large_rows(sketch: HSICSketch) -> tuple[Pairing | None, tuple[str, ...]]:
         norms = G.square().sum(dim=1)
         scale = max(float(torch.linalg.matrix_norm(gram)) / n, 1e-300)
         sizes.append(float(norms.max()) / scale)
-        most = math.inf if diagonal is None else (math.sqrt(diagonal) + float(mean.norm())) ** 2
-        bounds.append(sizes[-1] if all_rows else most / scale)
+        most = math.inf if atoms.diagonal is None else (math.sqrt(atoms.diagonal) + float(mean.norm())) ** 2
+        bounds.append(sizes[-1] if atoms.whole else most / scale)
         sides.append((G, share, gram, norms))
-        whole = whole and all_rows
+        whole = whole and atoms.whole
     if bounds[0] * bounds[1] <= LARGEST * n:
         return None, ()
     if sizes[0] * sizes[1] <= LARGEST * n:
@@ -208,7 +205,7 @@ def _grouped_laws(parts: list[HSICSketch], n_permutations: int, generator: torch
     signs = torch.randint(2, (n_permutations, n_groups), generator=generator).double().mul_(2.0).sub_(1.0)
     laws = []
     for part in parts:
-        terms, shares = part._state().group_terms()
+        terms, shares = part.feature_sums().group_terms()
         q = float(shares.square().sum())
         A = terms.flatten(1)
         gram = A @ A.mT
@@ -259,24 +256,24 @@ def sketched_interval(
     the root; near it a bound from zero to (|C^| + r)^2, where |C^ - C|^2 has the mean by which the biased
     HSIC exceeds the debiased one, and the law of a sum over products of eigenvalues.
     """
-    state, normalized = sketch._state(), measure.normalized
+    sums, normalized = sketch.feature_sums(), measure.normalized
     shares = sketch.group_shares
     if bool((shares == 0).any()) or sketch.effective_rows < 2 * sketch.n_groups:
         raise ValueError(
             f"'z' must be a sketch with rows in each of its {sketch.n_groups} groups, two on average. "
             f"Got {sketch.n_rows:,} rows. Add rows, or pass the rows themselves."
         )
-    lam, mu = state.spectra()
+    lam, mu = sums.spectra()
     if float(lam.sum() * mu.sum()) == 0.0:
         raise ValueError(f"'z' must be a sketch of what varies. Got one of which this holds: {_CONSTANT}.")
     size = 1.0
     if normalized:
-        zz, ss = (float(hsic_of_sums(*one, "unbiased")) for one in (state.moments_z(), state.moments_s()))
+        zz, ss = (float(hsic_of_sums(*one, "unbiased")) for one in (sums.z.products(), sums.s.products()))
         size = math.sqrt(max(zz * ss, 1e-300))
     biased, plain = sketch.value(estimator="biased"), sketch.value()
     spread = max(biased - plain, 0.0)
     if sketch.grouped:
-        terms, blocks = state.group_terms()
+        terms, blocks = sums.group_terms()
         A, q = terms.flatten(1), float(blocks.square().sum())
         plain = block_debiased(biased, A @ A.mT, q)
         spread = float(A.square().sum()) / (1.0 - q)
@@ -332,7 +329,7 @@ def sketched_interval(
         measure=f"root of {name}" if measure.root else name,
         target="the population's value under the kernels of the sketch",
         method=method,
-        attributes=state.plan.names,
+        attributes=sketch.stored.s.names,
         n=sketch.n_rows,
         chance=mean,
         chance_high=top,

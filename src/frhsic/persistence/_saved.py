@@ -326,7 +326,7 @@ def _plain(value: Any) -> Any:
 
 
 def _refusal(must: str, got: str) -> TensorFileError:
-    return TensorFileError(f"'path' must {must}. Got {got}. {_CURE}")
+    return TensorFileError("path", must, got, _CURE)
 
 
 def _demand(ok: bool, must: str, got: str) -> None:
