@@ -1,22 +1,20 @@
-"""One file of named tensors and one JSON document, for saved models and training checkpoints.
+"""Named tensors and one JSON document as a file or as bytes: saved models, checkpoints and sketches.
 
-It is a plain safetensors file whose metadata has the single entry ``{"frhsic": "<JSON text>"}``. Files come
-from outside, so reading runs nothing that they hold and believes nothing that they say: the header is checked
-here, every byte accounted for, before the safetensors library sees it. The document holds a SHA-256 of the
-whole file under ``"sha256"``, which ``write`` adds and ``read`` compares: a changed file is refused. This
-guards against damage, not against somebody who changes the file and its digest.
+The form is a plain safetensors file whose metadata has the single entry ``{"frhsic": "<JSON text>"}``. It
+comes from outside, so reading runs nothing that it holds: the header is checked here, every byte accounted
+for, before the safetensors library sees it. The document holds a SHA-256 of the whole under ``"sha256"``,
+which guards against damage, not against somebody who changes the contents and the digest.
 
-Memory: no more than 8 bytes are read before the length of the header is known to be sane, no more than the
+Memory: no more than 8 bytes of a file are read before the length of the header is checked, no more than the
 header before every tensor is known to lie within the file. So reading takes at most twice the size of the
-file and once its largest tensor, and what the JSON becomes as Python objects: up to thirty times a header of
-at most 4 MiB. The size of a sparse file is the one that it claims.
-
-Privacy: a message names counts, sizes and types, and at most 40 characters of a name.
+file and once its largest tensor, and up to thirty times a header of at most 4 MiB for the JSON. The size of a
+sparse file is the one that it claims. Messages hold at most 40 characters of a name.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import math
@@ -31,16 +29,19 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from frhsic._files import NO_DIGEST, is_sealed, replacing, seal
+from frhsic._checks import ArgumentError
+from frhsic._files import replacing
 
-__all__ = ["VERSION", "TensorFileError", "read", "write"]
+__all__ = ["VERSION", "TensorFileError", "pack", "read", "unpack", "write"]
 
-VERSION = 3  # 2: budgets, 3: a digest
+VERSION = 3  # of models and checkpoints. 2: budgets, 3: a digest
 
 _MAX_HEADER = 4 * 2**20
 _MAX_TENSORS = 10_000
-_MAX_NDIM = 16
-_MAX_DEPTH = 32
+# As many as torch computes with.
+_MAX_NDIM = 64
+# The kernel of many columns is a product of products.
+_MAX_DEPTH = 256
 # Enough for the 128-bit state of a random generator; int() takes quadratic time in the digits.
 _MAX_DIGITS = 40
 # The other sizes of an empty tensor: nothing in the file bounds them, yet x.sum(0) would allocate them.
@@ -54,41 +55,39 @@ _DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-_CURES = {
+_FIXES = {
     "path": "The file is damaged or frhsic did not write it: save or copy it again.",
+    "data": "Make the sketch again, or copy its bytes again.",
     "tensors": "Save fewer or plainer ones, or a shorter document.",
     "document": "Use dicts with string keys, lists, strings, finite numbers, booleans and None.",
 }
+# In the JSON document, whose quotes are escaped in the header around it.
+_NO_DIGEST = "0" * 64
+_DIGEST = re.compile(rb'\\"sha256\\": \\"([0-9a-f]{64})\\"')
 
 
-class TensorFileError(ValueError):
-    """A file that is refused, or contents that could not be read back."""
+class TensorFileError(ArgumentError):
+    """A file or bytes that cannot be read, or contents that could not be read back."""
+
+    def __init__(self, argument: str, must: str, got: object, fix: str | None = None) -> None:
+        super().__init__(argument, must, got, fix or _FIXES[argument])
 
 
 def write(
     path: str | os.PathLike[str], tensors: Mapping[str, Tensor], document: Mapping[str, object]
 ) -> None:
-    """Replace the file at ``path`` in one step: whoever reads it finds the old one or the new one, whole.
+    """Replace the file at ``path`` in one step: a reader finds the old one or the new one, whole.
 
-    Equal input gives equal bytes. As with ``open``, links are followed, a file that exists keeps its
-    permissions and a new one gets those of the umask. A killed process may leave ``.frhsic-*.tmp`` there.
-
-    Parameters
-    ----------
-    path : str or path
-        A regular file, or nothing yet, in a directory that exists.
-    tensors : mapping of str to Tensor
-        Dense, of dtype float32, float64, int64, uint8 or bool; tensors that share memory are written apart.
-    document : mapping
-        JSON, with ``"format"`` (the kind) and ``"version"`` (``VERSION``), without ``"sha256"``. Tuples come
-        back as lists and numbers that are keys as strings.
+    ``tensors`` and ``document`` are those of :func:`pack`. As with ``open``, links are followed, a file that
+    exists keeps its permissions and a new one gets those of the umask. A killed process may leave
+    ``.frhsic-*.tmp`` beside it.
 
     Raises
     ------
     TensorFileError
-        If ``read`` would refuse the file. Nothing is written then.
+        If ``read`` would not read the file. Nothing is written then.
     OSError
-        If the disk refuses. The old file stays.
+        If the disk fails. The old file stays.
 
     Examples
     --------
@@ -98,37 +97,60 @@ def write(
     ...     read(f"{folder}/m", kind="frhsic-model")
     ({'w': tensor([1., 1.])}, {'format': 'frhsic-model', 'version': 3})
     """
+    data = pack(tensors, document)
+    with contextlib.suppress(FileNotFoundError):
+        _check_regular(os.stat(os.path.realpath(path)))
+    with replacing(path) as file:
+        file.write(data)
+
+
+def pack(
+    tensors: Mapping[str, Tensor], document: Mapping[str, object], *, version: int | None = None
+) -> bytes:
+    """Return tensors and a document as bytes. Equal input gives equal bytes.
+
+    Parameters
+    ----------
+    tensors : mapping of str to Tensor
+        Dense, of dtype float32, float64, int64, uint8 or bool; tensors that share memory are written apart.
+    document : mapping
+        JSON, with ``"format"`` (the kind) and ``"version"``, without ``"sha256"``. Tuples come back as lists
+        and numbers that are keys as strings.
+    version : int, optional
+        What ``"version"`` must be; by default ``VERSION``.
+    """
     for name, x in tensors.items():
         _check_name(name, "tensors")
         dense = isinstance(x, Tensor) and x.layout == torch.strided and not x.is_meta
         if not dense or x.dtype not in _DTYPES.values():
             got = f"{x.dtype}, {x.layout} on {x.device}" if isinstance(x, Tensor) else type(x).__name__
-            must, cure = "be dense and float32, float64, int64, uint8 or bool", "Convert them first."
-            raise _refusal(must, got, "tensors", cure)
+            must = "be dense and float32, float64, int64, uint8 or bool"
+            raise TensorFileError("tensors", must, got, "Convert them first.")
     try:
         text = json.dumps(
-            {"sha256": NO_DIGEST, **document}, sort_keys=True, allow_nan=False, ensure_ascii=False
+            {"sha256": _NO_DIGEST, **document}, sort_keys=True, allow_nan=False, ensure_ascii=False
         )
         raw = text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise _refusal("be JSON", f"a {type(error).__name__} from writing it so", "document") from None
-    _check_document(_decode(raw, "document"), None, "document")
-    # Clones, since the library refuses tensors that share memory (tied weights).
+        got = f"a {type(error).__name__} from writing it so"
+        raise TensorFileError("document", "be JSON", got) from None
+    _check_document(_decode(raw, "document"), None, version, "document")
+    # Clones, since the library does not take tensors that share memory (tied weights).
     packed = {
         name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in tensors.items()
     }
     data = safetensors.torch.save(dict(sorted(packed.items())), {"frhsic": text})
     n = _header_length(data[:8], len(data), "tensors")
-    _check_header(data[8 : 8 + n], len(data) - 8 - n, None, "tensors")
+    _check_header(data[8 : 8 + n], len(data) - 8 - n, None, version, "tensors")
     if "sha256" in document or data[8 : 8 + n].count(rb"\"sha256\": ") != 1:
-        raise _refusal("have no key 'sha256', in which the file keeps its digest", "one", "document")
-    _replace(os.path.realpath(path), seal(data))
+        raise TensorFileError("document", "have no key 'sha256', in which the file keeps its digest", "one")
+    return _seal(data)
 
 
 def read(
     path: str | os.PathLike[str], *, kind: str, finite: bool = True
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and document of a file that ``write`` wrote, bit for bit, or a refusal.
+    """Return the tensors and the document of a file that ``write`` wrote, bit for bit.
 
     Parameters
     ----------
@@ -137,8 +159,8 @@ def read(
     kind : str
         What the document's ``"format"`` must be.
     finite : bool, default=True
-        Refuse NaN and infinity in the tensors. False is for checkpoints, whose state may hold an infinite
-        best loss; a model with such weights is broken.
+        Raise TensorFileError for NaN and infinity in the tensors. False is for checkpoints, whose state may
+        hold an infinite best loss; a model with such weights is broken.
 
     Returns
     -------
@@ -153,27 +175,16 @@ def read(
         Whatever is wrong with the file, a missing one included.
     """
     data, document = _load(os.fspath(path), kind)
-    if document.pop("sha256", None) is None or not is_sealed(data):
-        raise _refusal("have the SHA-256 with which it was written", "another: its bytes have changed")
-    try:
-        with torch.device("cpu"):  # whatever the default device
-            loaded = safetensors.torch.load(data)
-    except SafetensorError:
-        raise _refusal("be a safetensors file", "a header that the safetensors library refuses") from None
-    del data
-    tensors = {}
-    for name in sorted(loaded):
-        x = loaded.pop(name)
-        # torch assumes that the byte of a boolean is 0 or 1 and does as it likes with others.
-        if x.dtype == torch.bool and x.numel() and x.view(torch.uint8).max() > 1:
-            raise _refusal("hold 0 or 1 for each boolean", f"another byte in '{name[:40]}'")
-        # Extremes propagate NaN and, unlike isfinite, need no memory.
-        if finite and x.is_floating_point() and x.numel() and not all(map(math.isfinite, torch.aminmax(x))):
-            got, cure = f"NaN or infinity in '{name[:40]}'", "Save a model whose training converged."
-            raise _refusal("hold finite numbers", got, cure=cure)
-        # A clone has torch's own alignment, on which the last bits of sums and products may depend.
-        tensors[name] = x.clone()
-    return tensors, document
+    return _read_tensors(data, document, finite, "path"), document
+
+
+def unpack(
+    data: bytes, *, kind: str, version: int | None = None, finite: bool = True
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and the document of bytes that ``pack`` returned, with the checks of ``read``."""
+    n = _header_length(data[:8], len(data), "data")
+    document = _check_header(data[8 : 8 + n], len(data) - 8 - n, kind, version, "data")
+    return _read_tensors(data, document, finite, "data"), document
 
 
 def _load(path: str, kind: str) -> tuple[bytes, dict[str, Any]]:
@@ -186,19 +197,27 @@ def _load(path: str, kind: str) -> tuple[bytes, dict[str, Any]]:
             status = os.fstat(file.fileno())
             _check_regular(status)
             start = file.read(8)
-            n = _header_length(start, status.st_size)
+            n = _header_length(start, status.st_size, "path")
             n_rest = status.st_size - 8 - n
             header = file.read(n)
-            document = _check_header(header, n_rest, kind)
+            document = _check_header(header, n_rest, kind, None, "path")
             data = b"".join((start, header, file.read(n_rest)))
     except TensorFileError:
         raise
     except (OSError, ValueError) as error:
         got = error.strerror if isinstance(error, OSError) else "a path that no file can have"
-        raise _refusal("be a readable file", f"'{got}'", cure="Check the path and its permissions.") from None
+        fix = "Check the path and its permissions."
+        raise TensorFileError("path", "be a readable file", f"'{got}'", fix) from None
     if len(data) != status.st_size:
-        raise _refusal("stay as it is while it is read", "fewer bytes than its size", cure="Read it again.")
+        got = "fewer bytes than its size"
+        raise TensorFileError("path", "stay as it is while it is read", got, "Read it again.")
     return data, document
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        got, fix = "a directory, pipe or device", "Pass the path of a file."
+        raise TensorFileError("path", "be a regular file", got, fix)
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
@@ -206,41 +225,58 @@ def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _replace(path: str, data: bytes) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        _check_regular(os.stat(path))
-    with replacing(path) as file:
-        file.write(data)
+def _read_tensors(data: bytes, document: dict[str, Any], finite: bool, argument: str) -> dict[str, Tensor]:
+    """Return the tensors of bytes whose header is valid, and take the digest out of the document."""
+    if document.pop("sha256", None) is None or not _is_sealed(data):
+        got = "another: its bytes have changed"
+        raise TensorFileError(argument, "have the SHA-256 with which it was written", got)
+    try:
+        with torch.device("cpu"):  # whatever the default device
+            loaded = safetensors.torch.load(data)
+    except SafetensorError:
+        got = "a header that the safetensors library does not accept"
+        raise TensorFileError(argument, "be a safetensors file", got) from None
+    tensors = {}
+    for name in sorted(loaded):
+        x = loaded.pop(name)
+        # torch assumes that the byte of a boolean is 0 or 1 and does as it likes with others.
+        if x.dtype == torch.bool and x.numel() and x.view(torch.uint8).max() > 1:
+            raise TensorFileError(argument, "hold 0 or 1 for each boolean", f"another byte in '{name[:40]}'")
+        # Extremes propagate NaN and, unlike isfinite, need no memory.
+        if finite and x.is_floating_point() and x.numel() and not all(map(math.isfinite, torch.aminmax(x))):
+            fix = "Save a model whose training converged." if argument == "path" else None
+            raise TensorFileError(argument, "hold finite numbers", f"NaN or infinity in '{name[:40]}'", fix)
+        # A clone has torch's own alignment, on which the last bits of sums and products may depend.
+        tensors[name] = x.clone()
+    return tensors
 
 
-def _check_regular(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise _refusal("be a regular file", "a directory, pipe or device", cure="Pass the path of a file.")
-
-
-def _header_length(start: bytes, size: int, argument: str = "path") -> int:
+def _header_length(start: bytes, size: int, argument: str) -> int:
     n, most = int.from_bytes(start, "little"), min(_MAX_HEADER, size - 8)
     if len(start) < 8 or n > most:
-        raise _refusal(f"have a header of at most {max(most, 0)} bytes", f"{n} in a file of {size}", argument)
+        must = f"have a header of at most {max(most, 0)} bytes"
+        raise TensorFileError(argument, must, f"{n} in a file of {size}")
     return n
 
 
-def _check_header(header: bytes, n_data: int, kind: str | None, argument: str = "path") -> dict[str, Any]:
+def _check_header(
+    header: bytes, n_data: int, kind: str | None, version: int | None, argument: str
+) -> dict[str, Any]:
     """Return the document if the header accounts for each of ``n_data`` bytes once; None is any kind."""
     entries = _decode(header, argument)
     match entries:
         case {"__metadata__": {"frhsic": str(text), **others}} if not others:
             del entries["__metadata__"]
         case _:
-            raise _refusal("have a header with 'frhsic' as its only metadata", "another", argument)
+            raise TensorFileError(argument, "have a header with 'frhsic' as its only metadata", "another")
     # First of all, since a newer version may have other tensors.
-    document = _check_document(_decode(text.encode(), argument), kind, argument)
+    document = _check_document(_decode(text.encode(), argument), kind, version, argument)
     if len(entries) > _MAX_TENSORS:
-        raise _refusal(f"hold at most {_MAX_TENSORS} tensors", f"{len(entries)}", argument)
+        raise TensorFileError(argument, f"hold at most {_MAX_TENSORS} tensors", len(entries))
     spans = sorted(_span(name, entry, argument) for name, entry in entries.items())
     if [0, *(end for _, end in spans)] != [*(begin for begin, _ in spans), n_data]:
         got = f"overlaps, holes or an end other than {n_data} bytes"
-        raise _refusal("hold its tensors one after the other", got, argument)
+        raise TensorFileError(argument, "hold its tensors one after the other", got)
     return document
 
 
@@ -260,29 +296,34 @@ def _span(name: str, entry: object, argument: str) -> tuple[int, int]:
     must = (
         f"hold {', '.join(_DTYPES)} tensors of at most {_MAX_NDIM} dimensions and as many bytes as they need"
     )
-    raise _refusal(must, f"another header for '{name[:40]}'", argument)
+    raise TensorFileError(argument, must, f"another header for '{name[:40]}'")
 
 
 def _check_name(name: object, argument: str) -> None:
     if not isinstance(name, str) or name == "__metadata__" or not _NAME.fullmatch(name):
         got = ascii(name[:40]) if isinstance(name, str) else type(name).__name__
-        cure = "Use at most 200 letters, digits, '_', ':', '-' and single dots between them."
-        raise _refusal("name tensors like a state dict", got, argument, cure)
+        fix = "Use at most 200 letters, digits, '_', ':', '-' and single dots between them."
+        raise TensorFileError(argument, "name tensors like a state dict", got, fix)
 
 
-def _check_document(document: Any, kind: str | None, argument: str) -> dict[str, Any]:
+def _check_document(document: Any, kind: str | None, version: int | None, argument: str) -> dict[str, Any]:
     match document:
-        case {"format": str(found), "version": int(version)} if not isinstance(version, bool):
+        case {"format": str(found), "version": int(written)} if not isinstance(written, bool):
             pass
         case _:
-            raise _refusal("hold a 'format' (text) and a 'version' (integer)", "none or others", argument)
+            must = "hold a 'format' (text) and a 'version' (integer)"
+            raise TensorFileError(argument, must, "none or others")
     if kind not in (None, found):
-        raise _refusal(f"hold '{kind}'", ascii(found[:40]), argument, f"Pass a file of the kind '{kind}'.")
-    if version != VERSION:
-        cure = "A newer frhsic reads newer versions."
-        if 1 <= version < VERSION:
-            cure = "An older frhsic wrote it: load it with that one, or fit and save again."
-        raise _refusal(f"have version {VERSION}", f"{version}", argument, cure)
+        what = "bytes" if argument == "data" else "a file"
+        fix = f"Pass {what} of the kind '{kind}'."
+        raise TensorFileError(argument, f"hold '{kind}'", ascii(found[:40]), fix)
+    version = VERSION if version is None else version
+    if written != version:
+        fix = "A newer frhsic reads newer versions."
+        if 1 <= written < version:
+            again = "make it again" if argument == "data" else "fit and save again"
+            fix = f"An older frhsic wrote it: load it with that one, or {again}."
+        raise TensorFileError(argument, f"have version {version}", written, fix)
     return document
 
 
@@ -301,7 +342,7 @@ def _decode(raw: bytes, argument: str) -> Any:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except ValueError:
         rules = f"UTF-8, finite, integers of at most {_MAX_DIGITS} digits, no key twice, {_MAX_DEPTH} levels"
-        raise _refusal(f"hold plain JSON ({rules})", "something else", argument) from None
+        raise TensorFileError(argument, f"hold plain JSON ({rules})", "something else") from None
     return value
 
 
@@ -318,5 +359,30 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _refusal(must: str, got: str, argument: str = "path", cure: str | None = None) -> TensorFileError:
-    return TensorFileError(f"'{argument}' must {must}. Got {got}. {cure or _CURES[argument]}")
+def _seal(data: bytes) -> bytes:
+    """Put the SHA-256 into the document, whose "sha256" is ``_NO_DIGEST`` until then.
+
+    The digest is that of all bytes with ``_NO_DIGEST`` in its place: header, document and tensors.
+    """
+    start, end, _ = _find_digest(data)
+    return b"".join((data[:start], hashlib.sha256(data).hexdigest().encode(), data[end:]))
+
+
+def _is_sealed(data: bytes) -> bool:
+    """Return whether bytes have the digest that ``_seal`` gave them: False if anything was changed."""
+    try:
+        start, end, found = _find_digest(data)
+    except ValueError:
+        return False
+    whole = memoryview(data)
+    total = hashlib.sha256(whole[:start])
+    total.update(_NO_DIGEST.encode())
+    total.update(whole[end:])
+    return total.hexdigest().encode() == found
+
+
+def _find_digest(data: bytes) -> tuple[int, int, bytes]:
+    found = list(_DIGEST.finditer(data, 8, 8 + int.from_bytes(data[:8], "little")))
+    if len(found) != 1:
+        raise ValueError("'data' must hold one digest in its document.")
+    return *found[0].span(1), found[0][1]

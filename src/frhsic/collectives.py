@@ -1,18 +1,17 @@
 """Sums and rows of all processes of ``torch.distributed``, so that many can train like one.
 
-Everything here is called by all processes of a group, in the same order. Without a process group there is one
-process, and a script runs as it stands.
+All processes of a group call these functions, in the same order. Without a process group there is one
+process.
 
 **Gradients.** Let process r compute m_r from parameters that all have in common, M = m_1 + ... + m_W the sum,
 and J_r the objective of process r, which M enters. The mean of these objectives has the gradient
 
     d/dm_r (1/W) sum_q J_q = (1/W) sum_q dJ_q/dM
 
-in m_r, the same for all r. So the backward pass of :func:`all_sum` hands on the *sum* of what arrives in all
-processes, and the 1/W is that of ``DistributedDataParallel``, which averages gradients over processes (as
-do FSDP and Lightning): each process writes down the objective of all rows, as one process would, and no
-factor is needed, also where shards differ in size or a process multiplies its objective by a share of its
-own. Where gradients are added up instead, divide the objective by :func:`n_processes`.
+in m_r, the same for all r. So the backward pass of :func:`all_sum` returns the *sum* of the gradients of all
+processes, and the 1/W is that of ``DistributedDataParallel``, FSDP and Lightning, which average gradients.
+Each process writes down the objective of all rows, as one process would, and no factor is needed, also where
+shards differ in size. Where gradients are added up instead, divide the objective by :func:`n_processes`.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ def n_processes(group: ProcessGroup | None = None) -> int:
 def all_sum(x: Tensor, group: ProcessGroup | None = None) -> Tensor:
     """Return the sum of x over all processes, differentiably; x has the same shape in each.
 
-    The gradient is that of the sum of all objectives, which becomes that of their mean where gradients are
-    averaged; see the head of this module.
+    The gradient is that of the sum of all objectives: see the top of this module.
 
     Examples
     --------
@@ -70,14 +68,12 @@ class _AllSum(torch.autograd.Function):
 
 
 def all_mean(values: Tensor, weights: Tensor | None = None, group: ProcessGroup | None = None) -> Tensor:
-    """Return the mean of values over the rows of all processes, differentiably.
-
-    The loss of a global batch, whatever number of rows each process has, none included.
+    """Return the mean of values over the rows of all processes, differentiably: the loss of a global batch.
 
     Parameters
     ----------
     values : Tensor of shape (..., n)
-        n may differ between processes.
+        n may differ between processes, and be zero.
     weights : Tensor of shape (n,), optional
         Need not sum to one. Passed by all processes or by none.
     group : ProcessGroup, optional
@@ -99,7 +95,7 @@ def all_mean(values: Tensor, weights: Tensor | None = None, group: ProcessGroup 
 
 
 def all_rows(x: Tensor, group: ProcessGroup | None = None) -> Tensor:
-    """Return the rows of all processes, those of the first come first; without a gradient.
+    """Return the rows of all processes in their order, without a gradient.
 
     Parameters
     ----------

@@ -27,8 +27,9 @@ from torch import nn
 
 from frhsic import _tensorfile as tensorfile
 from frhsic import dependence, kernels, sketching
-from frhsic._files import NO_DIGEST, seal
+from frhsic._tensorfile import _NO_DIGEST as NO_DIGEST
 from frhsic._tensorfile import TensorFileError
+from frhsic._tensorfile import _seal as seal
 from frhsic.dependence import EIPM, GDP, HSIC, Adversary, BinnedMMD
 from frhsic.engine import Training
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
@@ -775,7 +776,7 @@ def test_random_changes_of_the_document_are_refused_or_give_a_model(victims, pat
 
 def test_a_kernel_nested_without_end_is_refused(edit, models, path):
     kernel: Kernel = Gaussian(1.0)
-    for _ in range(100):
+    for _ in range(150):
         kernel = 1.0 * kernel
     with pytest.raises(ValueError, match="levels"):
         save(copy.copy(models["regression"]).set_params(penalty=Penalty(HSIC(kernel))), path)

@@ -16,6 +16,7 @@ import textwrap
 import tracemalloc
 import zipfile
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from frhsic import _tensorfile as tensorfile
-from frhsic._tensorfile import VERSION, TensorFileError, read, write
+from frhsic._tensorfile import VERSION, TensorFileError, pack, read, unpack, write
 
 KIND = "frhsic-model"
 DOCUMENT = {"format": KIND, "version": VERSION}
@@ -37,11 +38,11 @@ TENSORS = {
     "empty": torch.zeros(0, 3),
 }
 F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
-# The form of the house: the argument in quotes, what must hold, what arrived, how to mend it.
-MESSAGE = re.compile(r"'(path|tensors|document)' must .+\. Got .+\. \S.+\.", re.DOTALL)
+# The argument in quotes, what must hold, what arrived, how to fix it.
+MESSAGE = re.compile(r"'(path|data|tensors|document)' must .+\. Got .+\. \S.+\.", re.DOTALL)
 
 
-def pack(header, data=b"", length=None):
+def file_of(header, data=b"", length=None):
     """A file with this header, and with the digest that belongs to it if it has a place for one."""
     if not isinstance(header, bytes):
         header = (header if isinstance(header, str) else json.dumps(header)).encode()
@@ -59,7 +60,7 @@ def holding(document, data=b"", **entries):
     if isinstance(document, dict):
         document = {**document, "sha256": "0" * 64}
     text = document if isinstance(document, str) else json.dumps(document)
-    return pack({"__metadata__": {"frhsic": text}, **entries}, data)
+    return file_of({"__metadata__": {"frhsic": text}, **entries}, data)
 
 
 def entry(data=bytes(8), **changed):
@@ -84,15 +85,19 @@ def valid(tmp_path_factory):
 
 
 def refuse(path, content=None, **options):
+    """The message of a file that cannot be read; its content cannot be unpacked from bytes either."""
+    attempts = [lambda: read(path, kind=KIND, **options)]
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(TensorFileError) as caught:
-        read(path, kind=KIND, **options)
-    message = str(caught.value)
-    assert MESSAGE.fullmatch(message)
-    assert len(message) < 300
-    assert message.isprintable()
-    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+        attempts.insert(0, lambda: unpack(content, kind=KIND, **options))
+    for attempt in attempts:
+        with pytest.raises(TensorFileError) as caught:
+            attempt()
+        message = str(caught.value)
+        assert MESSAGE.fullmatch(message)
+        assert len(message) < 300
+        assert message.isprintable()
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
     return message
 
 
@@ -140,11 +145,17 @@ def test_every_bit_pattern_survives_when_finite_is_false(path, dtype, integer):
     assert bits(read(path, kind=KIND, finite=False)[0]["x"]) == bits(x)
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (3, 0), (1,) * 16, (2, 0, 2**19)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool])
-def test_shapes_and_dtypes_survive(path, shape, dtype):
-    write(path, {"x": torch.ones(shape, dtype=dtype)}, DOCUMENT)
-    assert bits(read(path, kind=KIND)[0]["x"]) == bits(torch.ones(shape, dtype=dtype))
+def test_shapes_and_dtypes_survive(path):
+    shapes = [(), (0,), (0, 3), (3, 0), (1,) * 64, (2, 0, 2**19)]
+    dtypes = [torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool]
+    tensors = {
+        f"{j}.{k}": torch.ones(shape, dtype=dtype)
+        for j, shape in enumerate(shapes)
+        for k, dtype in enumerate(dtypes)
+    }
+    write(path, tensors, DOCUMENT)
+    found, _ = read(path, kind=KIND)
+    assert {name: bits(x) for name, x in found.items()} == {name: bits(x) for name, x in tensors.items()}
 
 
 def test_a_file_without_tensors_is_one(path):
@@ -189,6 +200,17 @@ def test_equal_input_gives_equal_bytes(tmp_path):
     assert len(written) == 1
 
 
+def test_a_file_that_an_earlier_version_wrote_is_read():
+    saved = Path(__file__).parent / "saved" / "model-3.safetensors"
+    tensors, document = read(saved, kind=KIND)
+    assert {name: x.tolist() for name, x in tensors.items()} == {
+        "net.0.weight": [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]],
+        "step": 7,
+    }
+    assert document == DOCUMENT | {"names": ["ä", "b"], "nested": {"x": [1.5, None, True]}}
+    assert pack(tensors, document) == saved.read_bytes()
+
+
 def test_it_is_a_plain_safetensors_file(path):
     safetensors = pytest.importorskip("safetensors")
     write(path, TENSORS, DOCUMENT)
@@ -210,7 +232,7 @@ UNREADABLE = {
     "complex": ({"w": torch.ones(2, dtype=torch.complex64)}, DOCUMENT),
     "sparse": ({"w": torch.eye(2).to_sparse()}, DOCUMENT),
     "meta": ({"w": torch.ones(2, device="meta")}, DOCUMENT),
-    "17 dimensions": ({"w": torch.ones((1,) * 17)}, DOCUMENT),
+    "65 dimensions": ({"w": torch.ones((1,) * 65)}, DOCUMENT),
     "wide and empty": ({"w": torch.ones(0, 2**21)}, DOCUMENT),
     "name of the metadata": ({"__metadata__": torch.ones(2)}, DOCUMENT),
     "bad name": ({"../w": torch.ones(2)}, DOCUMENT),
@@ -230,7 +252,7 @@ UNREADABLE = {
     "mixed keys": ({}, DOCUMENT | {"x": {1: 0, "a": 0}}),
     "41 digits": ({}, DOCUMENT | {"x": 10**40}),
     "5000 digits": ({}, DOCUMENT | {"x": 10**5000}),
-    "deep": ({}, DOCUMENT | {"x": json.loads("[" * 40 + "]" * 40)}),
+    "deep": ({}, DOCUMENT | {"x": json.loads("[" * 260 + "]" * 260)}),
     "long": ({}, DOCUMENT | {"x": "a" * 2**22}),
 }
 
@@ -410,37 +432,37 @@ HOSTILE = {
     "8 bytes": bytes(8),
     "random": bytes(range(256)) * 4,
     "text": b"format: frhsic-model\nversion: 1\n" * 9,
-    "length 2^63": pack(DOCUMENT, length=2**63),
-    "length 2^64-1": pack(DOCUMENT, length=2**64 - 1),
-    "length one more than the file": pack({}, length=3),
-    "header over the limit": pack(b" " * (2**22 + 1)),
-    "header is a list": pack([]),
-    "header is a number": pack("1"),
-    "header is nothing": pack(b"    "),
-    "no metadata": pack({"w": F32}, bytes(8)),
-    "empty metadata": pack({"__metadata__": {}}),
-    "metadata is a list": pack({"__metadata__": ["frhsic"]}),
-    "more metadata": pack({"__metadata__": {"frhsic": json.dumps(SEALED), "format": "pt"}}),
-    "document is no text": pack({"__metadata__": {"frhsic": SEALED}}),
+    "length 2^63": file_of(DOCUMENT, length=2**63),
+    "length 2^64-1": file_of(DOCUMENT, length=2**64 - 1),
+    "length one more than the file": file_of({}, length=3),
+    "header over the limit": file_of(b" " * (2**22 + 1)),
+    "header is a list": file_of([]),
+    "header is a number": file_of("1"),
+    "header is nothing": file_of(b"    "),
+    "no metadata": file_of({"w": F32}, bytes(8)),
+    "empty metadata": file_of({"__metadata__": {}}),
+    "metadata is a list": file_of({"__metadata__": ["frhsic"]}),
+    "more metadata": file_of({"__metadata__": {"frhsic": json.dumps(SEALED), "format": "pt"}}),
+    "document is no text": file_of({"__metadata__": {"frhsic": SEALED}}),
     "document is a list": holding([DOCUMENT]),
     "document is null": holding(None),
     "document is empty text": holding(""),
     "document has trailing text": holding(json.dumps(SEALED) + "{}"),
-    "header has trailing text": pack(json.dumps({"__metadata__": {"frhsic": json.dumps(SEALED)}}) + "{}"),
+    "header has trailing text": file_of(json.dumps({"__metadata__": {"frhsic": json.dumps(SEALED)}}) + "{}"),
     "format is a number": holding(DOCUMENT | {"format": 1}),
     "format is a long secret": holding(DOCUMENT | {"format": "\x1b[31m" + "s" * 9999}),
-    "UTF-16": pack(json.dumps({"__metadata__": {"frhsic": json.dumps(SEALED)}}).encode("utf-16")),
-    "byte order mark": pack(b"\xef\xbb\xbf" + holding(DOCUMENT)[8:]),
-    "not UTF-8": pack(holding(DOCUMENT)[8:].replace(b"model", b"\xff\xc0\xaf")),
-    "NUL in the header": pack(holding(DOCUMENT)[8:] + b"\0"),
-    "deep header": pack("[" * 2_000_000),
-    "deep objects": pack('{"a":' * 500_000),
-    "deep metadata": pack('{"__metadata__":' + "[" * 33 + "]" * 33 + "}"),
+    "UTF-16": file_of(json.dumps({"__metadata__": {"frhsic": json.dumps(SEALED)}}).encode("utf-16")),
+    "byte order mark": file_of(b"\xef\xbb\xbf" + holding(DOCUMENT)[8:]),
+    "not UTF-8": file_of(holding(DOCUMENT)[8:].replace(b"model", b"\xff\xc0\xaf")),
+    "NUL in the header": file_of(holding(DOCUMENT)[8:] + b"\0"),
+    "deep header": file_of("[" * 2_000_000),
+    "deep objects": file_of('{"a":' * 500_000),
+    "deep metadata": file_of('{"__metadata__":' + "[" * 257 + "]" * 257 + "}"),
     "deep document": documents("[" * 100_000 + "]" * 100_000),
-    "deep behind escaped quotes": documents('["\\\\", "\\"", "\\\\\\"", ' + "[" * 33 + "]" * 34),
-    "deep document of 33 levels": documents("[" * 32 + "]" * 32),
-    "duplicate tensor": pack(entry()[8:-9] + b', "w":' + json.dumps(F32).encode() + b"}", bytes(8)),
-    "duplicate metadata": pack(holding(DOCUMENT)[8:-1] + b"," + holding(DOCUMENT)[9:]),
+    "deep behind escaped quotes": documents('["\\\\", "\\"", "\\\\\\"", ' + "[" * 257 + "]" * 258),
+    "deep document of 257 levels": documents("[" * 256 + "]" * 256),
+    "duplicate tensor": file_of(entry()[8:-9] + b', "w":' + json.dumps(F32).encode() + b"}", bytes(8)),
+    "duplicate metadata": file_of(holding(DOCUMENT)[8:-1] + b"," + holding(DOCUMENT)[9:]),
     "duplicate format": holding('{"format": "frhsic-model", "version": 3, "format": "frhsic-model"}'),
     "duplicate deep inside": documents('[{"a": 1, "\\u0061": 2}]'),
     "NaN": documents("NaN"),
@@ -452,7 +474,7 @@ HOSTILE = {
     "a million digits": documents("9" * 1_000_000),
     "lone surrogate": documents('"\\ud800"'),
     "lone surrogate as key": documents('{"\\udfff": 1}'),
-    "lone surrogate in the header": pack('{"__metadata__":{"frhsic":"\\ud800"}}'),
+    "lone surrogate in the header": file_of('{"__metadata__":{"frhsic":"\\ud800"}}'),
     "no tensor entry": holding(DOCUMENT, w=None),
     "entry is a list": holding(DOCUMENT, bytes(8), w=["F32", [2], [0, 8]]),
     "entry without dtype": holding(DOCUMENT, bytes(8), w={"shape": [2], "data_offsets": [0, 8]}),
@@ -477,7 +499,7 @@ HOSTILE = {
     "shape of a terabyte": entry(shape=[2**38], data_offsets=[0, 2**40]),
     "shape empty and endless": entry(b"", shape=[0, 2**62], data_offsets=[0, 0]),
     "shape empty and overflowing": entry(b"", shape=[2**62, 0, 2**62], data_offsets=[0, 0]),
-    "shape of 17 dimensions": entry(bytes(4), shape=[1] * 17, data_offsets=[0, 4]),
+    "shape of 65 dimensions": entry(bytes(4), shape=[1] * 65, data_offsets=[0, 4]),
     "shape of 100,000 dimensions": entry(bytes(4), shape=[1] * 100_000, data_offsets=[0, 4]),
     "shape too small": entry(shape=[1]),
     "offsets of floats": entry(data_offsets=[0.0, 8.0]),
@@ -503,7 +525,7 @@ HOSTILE = {
     "boolean byte of 2": entry(b"\1\2", dtype="BOOL", data_offsets=[0, 2]),
     "boolean byte of 255": entry(b"\xff", dtype="BOOL", shape=[], data_offsets=[0, 1]),
     # Python reads it as 0, the library does not: what its parser refuses is a refusal too.
-    "shape of minus zero": pack(entry(b"", shape=[0], data_offsets=[0, 0])[8:].replace(b"[0],", b"[-0],")),
+    "shape of minus zero": file_of(entry(b"", shape=[0], data_offsets=[0, 0])[8:].replace(b"[0],", b"[-0],")),
 }
 NAMES = [
     "",
@@ -526,7 +548,7 @@ HOSTILE |= {f"name {ascii(name)[:20]}": holding(DOCUMENT, bytes(8), **{name: F32
 
 
 @pytest.mark.parametrize(("flaw", "content"), HOSTILE.items(), ids=HOSTILE.keys())
-def test_a_hostile_file_is_refused_in_the_form_of_the_house(path, flaw, content):
+def test_a_hostile_file_is_refused_with_argument_and_fix(path, flaw, content):
     with in_time(30):
         message = refuse(path, content)
     assert "s" * 41 not in message
@@ -544,17 +566,17 @@ def test_the_hand_made_files_are_good_but_for_their_flaw(path):
     }
     for content, names in [
         (entry(), ["w"]),
-        (documents("[" * 31 + "]" * 31), []),
+        (documents("[" * 255 + "]" * 255), []),
         (documents('["[[[", "\\"[", 1.5, ' + "1" * 40 + "]"), []),
         (holding(DOCUMENT, bytes(16), **others, a=F32), ["a", "b", "e"]),
         (entry(b"\1\0", dtype="BOOL", data_offsets=[0, 2]), ["w"]),
         (entry(b"", shape=[0, 2**20], data_offsets=[0, 0]), ["w"]),
         (holding(DOCUMENT, bytes(8), **{LONG[1:]: F32}), [LONG[1:]]),
         (holding(DOCUMENT, bytes(8), **{"a.b-c_d:0.E": F32}), ["a.b-c_d:0.E"]),
-        (pack(holding(DOCUMENT)[8:].ljust(2**22)), []),
+        (file_of(holding(DOCUMENT)[8:].ljust(2**22)), []),
     ]:
         path.write_bytes(content)
-        assert list(read(path, kind=KIND)[0]) == names
+        assert list(read(path, kind=KIND)[0]) == list(unpack(content, kind=KIND)[0]) == names
 
 
 def test_a_file_cut_anywhere_or_with_something_behind_is_refused(path, valid):
@@ -584,7 +606,7 @@ def test_nothing_in_a_file_is_executed(path, tmp_path):
     files += [saved.getvalue(), saved_old.getvalue(), zipped.getvalue()]
     for content in files:
         refuse(path, content)
-        refuse(path, pack(content))
+        refuse(path, file_of(content))
         refuse(path, entry(content))
     assert not sentinel.exists()
     pickle.loads(files[0]).close()
@@ -639,21 +661,21 @@ def test_a_file_shortened_or_prolonged_while_it_is_read_does_no_harm(path, monke
 
 @pytest.mark.parametrize("value", ["nan", "-nan", "inf", "-inf"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("n", [1, 7, 33, 40_001])
-def test_numbers_that_are_not_finite_are_refused_wherever_they_are(path, value, dtype, n):
-    for place in {0, n // 2, n - 1}:
-        x = torch.linspace(-1, 1, n, dtype=dtype)
-        x[place] = float(value)
-        write(path, {"fine": torch.ones(2), "x": x}, DOCUMENT)
-        assert "NaN or infinity in 'x'" in refuse(path)
-        assert bits(read(path, kind=KIND, finite=False)[0]["x"]) == bits(x)
+def test_numbers_that_are_not_finite_are_refused_wherever_they_are(path, value, dtype):
+    for n in (1, 7, 33, 40_001):
+        for place in {0, n // 2, n - 1}:
+            x = torch.linspace(-1, 1, n, dtype=dtype)
+            x[place] = float(value)
+            write(path, {"fine": torch.ones(2), "x": x}, DOCUMENT)
+            assert "NaN or infinity in 'x'" in refuse(path)
+            assert bits(read(path, kind=KIND, finite=False)[0]["x"]) == bits(x)
 
 
 # Memory
 
 
 def test_a_claim_of_a_gigabyte_costs_kilobytes(path):
-    claims = [pack(b"{}", length=2**30), entry(shape=[2**28], data_offsets=[0, 2**30])]
+    claims = [file_of(b"{}", length=2**30), entry(shape=[2**28], data_offsets=[0, 2**30])]
     for content in claims:
         path.write_bytes(content)
         for size in (len(content), 2**30):
@@ -669,8 +691,8 @@ def test_hostile_files_fit_into_little_memory(tmp_path):
     # A header of the greatest size that becomes as many Python objects as possible.
     bomb = documents("[" + "[]," * ((2**22 - 200) // 3) + "NaN]")
     for name, content, size in [
-        ("header claims 1 GB", pack(b"{}", length=2**30), None),
-        ("header claims 1 GB of 2", pack(b"{}", length=2**30), 2**31),
+        ("header claims 1 GB", file_of(b"{}", length=2**30), None),
+        ("header claims 1 GB of 2", file_of(b"{}", length=2**30), 2**31),
         ("zeros", b"", 2**30),
         ("1 GB behind the tensors", entry(), 2**30),
         ("tensor claims 1 GB", entry(shape=[2**28], data_offsets=[0, 2**30]), None),
@@ -726,7 +748,9 @@ def survives(path, content):
     except TensorFileError:
         return False
     write(path, tensors, document)
-    again, same = read(path, kind=KIND, finite=False)
+    packed = pack(tensors, document)
+    assert path.read_bytes() == packed
+    again, same = unpack(packed, kind=KIND, finite=False)
     assert {name: bits(x) for name, x in again.items()} == {name: bits(x) for name, x in tensors.items()}
     assert same == document
     return True
@@ -786,7 +810,7 @@ def test_odd_values_anywhere_in_the_header_are_refused_or_read(path, valid, data
             at = at[key]
             key = data.draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
         at[key] = copy.deepcopy(data.draw(ODD))
-    survives(path, pack(header, valid[8 + n :]))
+    survives(path, file_of(header, valid[8 + n :]))
 
 
 @mutation
@@ -794,7 +818,7 @@ def test_odd_values_anywhere_in_the_header_are_refused_or_read(path, valid, data
 @example(content=b"{}")
 def test_random_bytes_are_refused_as_files_and_as_headers(path, content):
     assert not survives(path, content)
-    assert not survives(path, pack(content))
+    assert not survives(path, file_of(content))
 
 
 def test_unmutated_files_are_read(path, valid):

@@ -21,7 +21,7 @@ from frhsic.inference.bounds import TrainedOn, certify
 from frhsic.inference.bounds._bounds import grouped_bound, population_bound
 from frhsic.kernels import Gaussian
 from frhsic.sketching import HSICSketch
-from frhsic.sketching._state import groups_of, numbers_by_unit
+from frhsic.sketching._rows import groups_of, row_numbers
 
 
 def seeded(seed=0):
@@ -282,8 +282,8 @@ def test_terms_of_a_sketch_are_sums_over_whole_units(levels):
     z, s, units = people(rng, 60, rng.integers(1, 5, 60))
     s = np.round(s) if levels else s
     sketch = HSICSketch(Gaussian(1.0), Gaussian(1.0), n_groups=5, dtype="float64").update(z, s, groups=units)
-    terms, shares = sketch._state().group_terms()
-    numbers = torch.from_numpy(numbers_by_unit(np.arange(len(z)), units))
+    terms, shares = sketch.feature_sums().group_terms()
+    numbers = torch.from_numpy(row_numbers(np.arange(len(z)), units))
     block = groups_of(numbers, 5).numpy()
     assert all(len(set(block[units == unit])) == 1 for unit in range(60))
     n = len(z)

@@ -10,8 +10,8 @@ from frhsic.inference import confidence_interval, independence_test
 from frhsic.inference._sketch_intervals import jackknife_error
 from frhsic.kernels import Gaussian
 from frhsic.sketching import HSICSketch
-from frhsic.sketching import _state as sketches
-from frhsic.sketching._state import groups_of, row_numbers
+from frhsic.sketching import _rows as stored_rows
+from frhsic.sketching._rows import groups_of, row_numbers
 
 D = torch.float64
 
@@ -52,7 +52,7 @@ def test_one_column_errs_by_less_than_a_millionth(name):
 
 
 def test_the_estimated_error_of_features_covers_the_true_one(monkeypatch):
-    monkeypatch.setattr(sketches, "STORED", 400)
+    monkeypatch.setattr(stored_rows, "STORED", 400)
     covered, halved = [], []
     for seed in range(40):
         z, s = law(("linear", "u-shaped")[seed % 2], 1_600, 4, seed)
@@ -122,7 +122,7 @@ NULL = {
 @pytest.mark.parametrize("name", NULL)
 def test_the_test_of_a_sketch_has_its_level_and_power(name, monkeypatch):
     d, stored, weighted = NULL[name]
-    monkeypatch.setattr(sketches, "STORED", stored)
+    monkeypatch.setattr(stored_rows, "STORED", stored)
     rejected = {0.0: [], 0.5: []}
     for rho, seed in [(0.0, seed) for seed in range(300)] + [(0.5, seed) for seed in range(10)]:
         z, s, w = pair(rho, 300, seed, d)
@@ -149,7 +149,7 @@ COVERED = {
 @pytest.mark.parametrize("name", COVERED)
 def test_intervals_of_a_sketch_cover_the_value_of_its_kernels(name, monkeypatch):
     rho, d, stored, n_features = COVERED[name]
-    monkeypatch.setattr(sketches, "STORED", stored)
+    monkeypatch.setattr(stored_rows, "STORED", stored)
     own = 5.0 ** (-d / 2) + 9.0 ** (-d / 2) - 2 * 8.0 ** (-d / 2)  # HSIC of z with itself
     truth = {False: hsic(rho) * 3.0 ** ((1 - d) / 2)}
     truth[True] = truth[False] / np.sqrt(own * hsic(1.0))

@@ -72,7 +72,7 @@ class SketchSubject(Subject):
                 f"Distance correlation, kernel HGR, the profile and the certificate are those of {stored:,} "
                 "rows drawn at random; the test, HSIC, GDP and curves are those of all rows."
             )
-        repeated = 0 if sketch.grouped else sketch._repeated_ids()
+        repeated = 0 if sketch.grouped else sketch.repeated_ids
         if repeated:
             notes.append(
                 f"{repeated:,} of {stored:,} stored rows share their id with another row. If an id is that "

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from frhsic.engine.run import Run
 
 KIND: Final = "frhsic-checkpoint"
+_REMOVE = "Remove it to begin anew."
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,12 @@ class Checkpoint:
         try:
             tensors, document = tensorfile.read(self.path, kind=KIND, finite=False)
         except tensorfile.TensorFileError as error:
-            text = str(error).replace("'path'", "'checkpoint'", 1)
-            raise tensorfile.TensorFileError(f"{text} Remove it to begin anew.") from None
+            fix = f"{error.fix} {_REMOVE}"
+            raise tensorfile.TensorFileError("checkpoint", error.must, error.got, fix) from None
         found = document.get("fingerprint")
         if not isinstance(found, dict) or document.get("names") != sorted(tensors):
-            raise tensorfile.TensorFileError(
-                "'checkpoint' must hold what a run wrote into it. Got another file. Remove it to begin anew."
-            )
+            must = "hold what a run wrote into it"
+            raise tensorfile.TensorFileError("checkpoint", must, "another file", _REMOVE)
         differs = [name for name, value in self.fingerprint.items() if found.get(name) != value]
         if differs:
             raise ArgumentError(
@@ -143,10 +143,9 @@ def restore(run: Run, file: Checkpoint) -> int:
     try:
         return _restore(run, *found)
     except (KeyError, IndexError, TypeError, RuntimeError, ValueError) as error:
-        raise tensorfile.TensorFileError(
-            "'checkpoint' must hold the state of this run. Got a file that was changed "
-            f"({type(error).__name__}). Remove it to begin anew."
-        ) from error
+        got = f"a file that was changed ({type(error).__name__})"
+        must = "hold the state of this run"
+        raise tensorfile.TensorFileError("checkpoint", must, got, _REMOVE) from error
 
 
 def _restore(run: Run, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> int:

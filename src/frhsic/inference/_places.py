@@ -14,7 +14,7 @@ from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive
 from frhsic.inference._question import effective_units
 from frhsic.numerics._cells import Cells
-from frhsic.sketching import Line
+from frhsic.sketching import SensitiveLine
 
 # Rows with the same or nearly the same s are gathered at no more places than this.
 MOST_PLACES = 1_024
@@ -113,7 +113,7 @@ def equal_mass(places: Places, n_points: int) -> tuple[Tensor, Tensor]:
     return places.s[order[at]], counts.to(upto) / n_points
 
 
-def line_places(line: Line, cells: Cells | None = None) -> tuple[Tensor, Places]:
+def line_places(line: SensitiveLine, cells: Cells | None = None) -> tuple[Tensor, Places]:
     """Return scores and places that have the moments of a sketch: two rows at each place, for all there.
 
     They lie one deviation below and above the mean. Within a place the weights are taken as unrelated to the

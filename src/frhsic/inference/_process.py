@@ -29,7 +29,7 @@ from frhsic.inference._question import Observations
 from frhsic.inference._targets import curve_target, gdp_target
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._smoothing import bandwidths_of, log_kernel, smoothing_weights
-from frhsic.sketching import HSICSketch, Line
+from frhsic.sketching import HSICSketch, SensitiveLine
 
 # The process of a mean over s is evaluated at no more points than this.
 _POINTS = 128
@@ -279,7 +279,9 @@ def smooth_rows(
     return Smoothed(rows.z, places, [1.0], cells=cells)
 
 
-def smooth_sketch(sketch: HSICSketch, line: Line, bandwidth_s: float | None, span: float) -> Smoothed | None:
+def smooth_sketch(
+    sketch: HSICSketch, line: SensitiveLine, bandwidth_s: float | None, span: float
+) -> Smoothed | None:
     """Return the curve of a sketch, or None if a few outliers stretch its grid too far for the cells."""
     if bandwidth_s is not None:
         f, places = line_places(line)

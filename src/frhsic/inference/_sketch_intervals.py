@@ -46,7 +46,7 @@ def sketch_hsic_interval(sketch: HSICSketch, measure: HSIC, options: IntervalOpt
     HSIC exceeds the debiased one, and the law of a sum over products of eigenvalues.
     """
     check_plain_hsic(measure)
-    state, normalized, shares = sketch._state(), measure.normalized, sketch.group_shares
+    sums, normalized, shares = sketch.feature_sums(), measure.normalized, sketch.group_shares
     if bool((shares == 0).any()) or sketch.effective_rows < 2 * sketch.n_groups:
         raise ArgumentError(
             "scores",
@@ -54,17 +54,17 @@ def sketch_hsic_interval(sketch: HSICSketch, measure: HSIC, options: IntervalOpt
             f"{sketch.n_rows:,} rows",
             "Add rows, or pass the rows themselves.",
         )
-    lam, mu = state.spectra()
+    lam, mu = sums.spectra()
     if float(lam.sum() * mu.sum()) == 0.0:
         raise ValueError(f"'scores' must be a sketch that varies. Got one of which this holds: {CONSTANT}.")
     size = 1.0
     if normalized:
-        zz, ss = (float(hsic_of_sums(*one, "unbiased")) for one in (state.moments_z(), state.moments_s()))
+        zz, ss = (float(hsic_of_sums(*one, "unbiased")) for one in (sums.z.products(), sums.s.products()))
         size = math.sqrt(max(zz * ss, 1e-300))
     biased, plain = sketch.value(estimator="biased"), sketch.value()
     spread = max(biased - plain, 0.0)
     if sketch.grouped:
-        terms, blocks = state.group_terms()
+        terms, blocks = sums.group_terms()
         A, q = terms.flatten(1), float(blocks.square().sum())
         plain = block_debiased(biased, A @ A.mT, q)
         spread = float(A.square().sum()) / (1.0 - q)
@@ -93,7 +93,7 @@ def sketch_hsic_interval(sketch: HSICSketch, measure: HSIC, options: IntervalOpt
         ),
         measure=kernel_words(measure),
         target="the population's value under the kernels of the sketch",
-        attributes=state.plan.names,
+        attributes=sketch.stored.s.names,
         n=sketch.n_rows,
         notes=[
             f"The features are off by {number(error.error)} on {error.rows:,} stored rows (standard error "

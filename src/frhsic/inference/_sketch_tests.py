@@ -48,8 +48,7 @@ def sketch_test(
     condition of :mod:`frhsic.inference._pairings` does not hold, rows with large features are permuted. Of
     rows in groups the groups of the sketch have random signs.
     """
-    state = sketch._state()
-    weighted = len(state.sums) == 2
+    weighted = sketch.feature_sums().weighted
     if method == "gamma" and (weighted or sketch.grouped):
         rows, units = (
             ("weighted rows", "equal weights") if weighted else ("groups of rows", "independent rows")
@@ -61,7 +60,7 @@ def sketch_test(
             "Leave it out.",
         )
     parts = [sketch] if given is None else _parts_by_label(sketch, given)
-    mass = [float(part._state().moments().first[0, 0]) for part in parts]
+    mass = [float(part.feature_sums().moments().first[0, 0]) for part in parts]
     shares = [one / sum(mass) for one in mass]
     if sketch.grouped:
         laws = _grouped_laws(parts, n_permutations, generator)
@@ -94,7 +93,7 @@ def sketch_test(
         pvalue=pvalue,
         method="cluster bootstrap" if sketch.grouped else "wild bootstrap" if weighted else method,
         measure="HSIC",
-        attributes=state.plan.names,
+        attributes=sketch.stored.s.names,
         n=sum(part.n_rows for part in parts),
         exact=False,
         n_permutations=len(draws) or None,
@@ -107,7 +106,7 @@ def _law(
     sketch: HSICSketch, method: str, n_permutations: int, generator: torch.Generator, *, weighted: bool
 ) -> _Law:
     rows = sketch.effective_rows
-    lam, mu = sketch._state().spectra()
+    lam, mu = sketch.feature_sums().spectra()
     mean = float(lam.sum() * mu.sum()) / rows
     notes: tuple[str, ...] = ()
     draws = torch.zeros(0 if method == "gamma" else n_permutations, dtype=torch.float64)
@@ -136,12 +135,10 @@ def _large_rows(sketch: HSICSketch) -> tuple[Pairing | None, tuple[str, ...]]:
     The rows of each side are those of its categories or of its grid, which hold the mass of all rows, or else
     the stored ones, each for as many rows as it was drawn from.
     """
-    state, n = sketch._state(), sketch.n_rows
-    diagonals = state.plan.map_z.diagonal, state.diagonal_s
+    sums, n = sketch.feature_sums(), sketch.n_rows
     sides, sizes, bounds, whole = [], [], [], True
-    for (features, mass, all_rows), diagonal in zip(
-        (state.atoms_z(), state.atoms_s()), diagonals, strict=True
-    ):
+    for atoms in (sums.z, sums.s):
+        features, mass = atoms.features()
         share = mass / mass.sum()
         mean = share @ features
         G = features - mean
@@ -149,10 +146,10 @@ def _large_rows(sketch: HSICSketch) -> tuple[Pairing | None, tuple[str, ...]]:
         norms = G.square().sum(dim=1)
         scale = max(float(torch.linalg.matrix_norm(gram)) / n, 1e-300)
         sizes.append(float(norms.max()) / scale)
-        most = math.inf if diagonal is None else (math.sqrt(diagonal) + float(mean.norm())) ** 2
-        bounds.append(sizes[-1] if all_rows else most / scale)
+        most = math.inf if atoms.diagonal is None else (math.sqrt(atoms.diagonal) + float(mean.norm())) ** 2
+        bounds.append(sizes[-1] if atoms.whole else most / scale)
         sides.append((G, share, gram, norms))
-        whole = whole and all_rows
+        whole = whole and atoms.whole
     if bounds[0] * bounds[1] <= LARGEST * n:
         return None, ()
     if sizes[0] * sizes[1] <= LARGEST * n:
@@ -181,7 +178,7 @@ def _grouped_laws(parts: list[HSICSketch], n_permutations: int, generator: torch
     signs = torch.randint(2, (n_permutations, n_groups), generator=generator).double().mul_(2.0).sub_(1.0)
     laws = []
     for part in parts:
-        terms, shares = part._state().group_terms()
+        terms, shares = part.feature_sums().group_terms()
         q = float(shares.square().sum())
         A = terms.flatten(1)
         gram = A @ A.mT

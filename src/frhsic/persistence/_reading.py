@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from frhsic._checks import ArgumentError
 from frhsic._tensorfile import TensorFileError
 from frhsic.data import to_generator
-from frhsic.engine import Record, make_net
+from frhsic.engine import make_net
+from frhsic.engine.record import Record
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
 from frhsic.estimators._scaling import Scaling
 from frhsic.kernels import Kernel
@@ -36,7 +37,7 @@ _MOST_LABELS: Final = 2**22  # characters of all classes at the width of the lon
 
 
 def _file_error(must: str, got: str) -> TensorFileError:
-    return TensorFileError(f"'path' must {must}. Got {got}. {CURE}")
+    return TensorFileError("path", must, got, CURE)
 
 
 def _demand(ok: bool, must: str, got: str) -> None:

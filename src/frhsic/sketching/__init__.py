@@ -1,6 +1,10 @@
 """Kernels as inner products of features: HSIC in linear time, and as sums over any number of rows."""
 
-from frhsic.sketching._sketch import FeatureHSIC, HSICSketch
-from frhsic.sketching._sketch import Line as Line
+from frhsic.sketching._error import FeatureError as FeatureError
+from frhsic.sketching._feature_sums import FeatureSums as FeatureSums
+from frhsic.sketching._line import Law as Law
+from frhsic.sketching._line import SensitiveLine as SensitiveLine
+from frhsic.sketching._measure import FeatureHSIC
+from frhsic.sketching._sketch import HSICSketch
 
 __all__ = ["FeatureHSIC", "HSICSketch"]

@@ -6,92 +6,129 @@ every shape and number is checked against the specification.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from frhsic._files import NO_DIGEST, is_sealed, seal
+from frhsic._tensorfile import TensorFileError, pack, unpack
 from frhsic.data import Label
 from frhsic.sketching._grid import Grid
 from frhsic.sketching._maps import FeatureMap, Joined, Waves
-from frhsic.sketching._state import ALL, LEVELS, STORED, Plan, Sample, State, joined_labels
+from frhsic.sketching._plan import MOST_VALUES, Plan
+from frhsic.sketching._rows import ALL, STORED, Sample
+from frhsic.sketching._state import State, sort_labels
 
-FORMAT, VERSION = "frhsic-sketch", 3  # 2: a digest, 3: kernels as in saved models
+_FORMAT, _VERSION = "frhsic-sketch", 3  # 2: a digest, 3: kernels as in saved models
 
 
-def fingerprint(one: FeatureMap) -> Tensor:
+def pack_states(
+    plan: Plan | None, states: Mapping[Label | None, State], document: Mapping[str, Any]
+) -> bytes:
+    """Return states by label, and what else there is to a sketch, as bytes; equal input gives equal bytes."""
+    tensors: dict[str, Tensor] = {}
+    entries = []
+    for place, (label, state) in enumerate(states.items()):
+        own, entry = _describe_state(state)
+        tensors |= {f"{place}.{name}": x for name, x in own.items()}
+        entries.append({"label": label, **entry})
+    if plan is not None:
+        tensors["fingerprint"] = _frequencies(plan.map_z)
+    head = {"format": _FORMAT, "version": _VERSION}
+    return pack(tensors, {**head, **document, "states": entries}, version=_VERSION)
+
+
+def unpack_sketch(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and the document of ``pack_states``."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(
+            f"'data' must be bytes. Got {type(data).__name__}. Pass what HSICSketch.to_bytes returned."
+        )
+    return unpack(bytes(data), kind=_FORMAT, version=_VERSION)
+
+
+def read_states(
+    plan: Plan, tensors: dict[str, Tensor], entries: Sequence[Mapping[str, Any]]
+) -> dict[Label | None, State]:
+    """Return the states by label; raise ValueError if they do not fit the plan."""
+    own, found = _frequencies(plan.map_z), tensors.pop("fingerprint")
+    near = 1e-9 * float(own.abs().sum())
+    if own.shape != found.shape or not torch.allclose(own, found, rtol=0.0, atol=near):
+        must, fix = (
+            "hold a sketch with the frequencies that this machine draws",
+            "Use the same version of torch",
+        )
+        raise TensorFileError("data", must, "others", f"{fix} on all machines.")
+    states: dict[Label | None, State] = {}
+    for place, entry in enumerate(entries):
+        label, start = entry["label"], f"{place}."
+        _demand(isinstance(label, Label | None) and label not in states, "label")
+        names = [name for name in tensors if name.startswith(start)]
+        states[label] = _read_state(plan, {x.removeprefix(start): tensors.pop(x) for x in names}, entry)
+    _demand(not tensors and (len(states) == 1 or None not in states), "names")
+    return states
+
+
+def _frequencies(one: FeatureMap) -> Tensor:
     """Return the frequencies of features: another version of torch might draw others."""
     if isinstance(one, Joined):
-        return torch.cat([fingerprint(part) for part in one.parts])
+        return torch.cat([_frequencies(part) for part in one.parts])
     return one.frequencies.flatten() if isinstance(one, Waves) else torch.zeros(0, dtype=torch.float64)
 
 
-def write_state(state: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors of a state and what else there is to it."""
-    tensors = {"sums": state.sums, "counts": state.counts}
-    levels: list[Any] = []
-    for j, known in enumerate(state.levels):
-        levels.append(known if isinstance(known, list) else None)
-        if isinstance(known, Tensor):
-            tensors[f"levels.{j}"] = known
-    grids: dict[str, Any] = {}
-    for name, grid in (("line", state.line), ("scores", state.scores)):
-        if grid is not None:
-            tensors[name] = grid.sums
-            grids[name] = [grid.low, grid.high]
+def _describe_state(state: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors of a state and the rest of it as JSON. The file calls values of s levels."""
     sample = state.sample
+    tensors = {"sums": state.sums, "counts": state.counts}
+    tensors |= {f"levels.{j}": x for j, x in enumerate(state.values) if isinstance(x, Tensor)}
+    tensors |= {name: grid.sums for name, grid in state.grids.items()}
     tensors |= {"numbers": sample.numbers, "z": sample.z, "s": sample.s, "w": sample.w}
     return tensors, {
         "featured": state.featured,
-        "levels": levels,
-        "grids": grids,
+        "levels": [x if isinstance(x, list) else None for x in state.values],
+        "grids": {name: [grid.low, grid.high] for name, grid in state.grids.items()},
         "bound": sample.bound,
     }
 
 
-def read_state(plan: Plan, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> State:
+def _read_state(plan: Plan, tensors: dict[str, Tensor], document: Mapping[str, Any]) -> State:
     """Return a state, or raise ValueError with what is wrong with it."""
     state = State(plan)
-    tensors = dict(tensors)
     _demand(type(document["featured"]) is bool, "form")
-    _demand(len(document["levels"]) == len(plan.names), "levels")
+    _demand(len(document["levels"]) == len(plan.names), "values")
     if document["featured"]:
         _demand(bool(plan.free), "form")
-        state.feature()
+        state.use_features()
     for j, labels in enumerate(document["levels"]):
-        if state.levels[j] is None:
-            _demand(labels is None, "levels")
+        if state.values[j] is None:
+            _demand(labels is None, "values")
         elif plan.kinds[j] == "categorical":
-            _demand(isinstance(labels, list) and all(isinstance(x, Label) for x in labels), "levels")
-            _demand(joined_labels(labels, ()) == labels, "levels")
-            state._widen(j, labels)
+            _demand(isinstance(labels, list) and all(isinstance(x, Label) for x in labels), "values")
+            _demand(sort_labels(labels) == labels, "values")
+            state.widen(j, labels)
         else:
             numbers = tensors.pop(f"levels.{j}")
-            _demand(numbers.ndim == 1 and numbers.dtype == torch.float64, "levels")
-            _demand(bool((numbers.diff() > 0).all()), "levels")
-            _demand(len(numbers) <= LEVELS or j not in plan.free, "levels")
-            state._widen(j, numbers)
+            _demand(numbers.ndim == 1 and numbers.dtype == torch.float64, "values")
+            _demand(bool((numbers.diff() > 0).all()), "values")
+            _demand(len(numbers) <= MOST_VALUES or j not in plan.free, "values")
+            state.widen(j, numbers)
     P = len(tensors["sums"])
     _demand(P in (1, 2), "sums")
     if P == 2:
-        state._square()
+        state.keep_squares()
     state.sums = _like(state.sums, tensors.pop("sums"), "sums")
     state.counts = _like(state.counts, tensors.pop("counts"), "counts")
     _demand(bool((state.counts >= 0).all()) and bool((state.sums[..., 0, 0] >= 0).all()), "counts")
     mass = state.sums[0, ..., 0, 0].reshape(plan.n_groups, -1).sum(dim=1)
-    _demand(
-        torch.equal(mass > 0, state.counts > 0) and (P == 2 or torch.equal(mass, state.counts.double())),
-        "counts",
-    )
-    for name, grid in (("line", state.line), ("scores", state.scores)):
-        if grid is not None:
-            _read_grid(grid, tensors.pop(name), document["grids"].pop(name))
+    _demand(torch.equal(mass > 0, state.counts > 0), "counts")
+    _demand(P == 2 or torch.equal(mass, state.counts.double()), "counts")
+    _demand(set(document["grids"]) == set(state.grids), "grids")
+    for name, grid in state.grids.items():
+        _read_grid(grid, tensors.pop(name), document["grids"][name])
     state.sample = _read_sample(state, tensors, document["bound"])
-    _demand(not tensors and not document["grids"], "names")
+    _demand(not tensors, "names")
     return state
 
 
@@ -103,7 +140,7 @@ def _read_grid(grid: Grid, sums: Tensor, ends: Any) -> None:
     knots.reach(low, high)
     lead, (K, M) = grid.sums.shape[:-2], (knots.sums.shape[-2], grid.sums.shape[-1])
     _demand(sums.shape == (*lead, K, M) and sums.dtype == torch.float64, "grids")
-    grid.sums = _like(sums, sums, "grids")
+    grid.sums = sums
     grid.low, grid.high, grid.exponent, grid.first = low, high, knots.exponent, knots.first
 
 
@@ -119,60 +156,18 @@ def _read_sample(state: State, tensors: dict[str, Tensor], bound: Any) -> Sample
     _demand(n == int(state.counts.sum()) or bound < ALL, "stored rows")
     for j, kind in enumerate(plan.kinds):
         if kind == "categorical" and n:
-            codes = torch.arange(state._n_levels(j), dtype=torch.float64)
+            codes = torch.arange(state.n_values(j), dtype=torch.float64)
             _demand(bool(torch.isin(s[:, j], codes).all()), "stored rows")
-        elif isinstance(levels := state.levels[j], Tensor):
-            _demand(bool(torch.isin(s[:, j], levels).all()), "stored rows")
+        elif isinstance(values := state.values[j], Tensor):
+            _demand(bool(torch.isin(s[:, j], values).all()), "stored rows")
     return Sample(numbers, z, s, w, bound)
 
 
 def _like(old: Tensor, new: Tensor, what: str) -> Tensor:
     _demand(new.shape == old.shape and new.dtype == old.dtype, what)
-    _demand(not new.is_floating_point() or bool(torch.isfinite(new).all()), what)
-    return new.clone()
+    return new
 
 
 def _demand(ok: bool, what: str) -> None:
     if not ok:
         raise ValueError(what)
-
-
-def pack(tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> bytes:
-    """Return tensors and a document as bytes; equal input gives equal bytes."""
-    from safetensors.torch import save
-
-    head = {"format": FORMAT, "version": VERSION, "sha256": NO_DIGEST}
-    text = json.dumps({**head, **document}, sort_keys=True, allow_nan=False)
-    contents = {name: tensors[name].contiguous() for name in sorted(tensors)}
-    return seal(save(contents, {"frhsic": text}))
-
-
-def unpack(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return what ``pack`` packed, or refuse."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(
-            f"'data' must be bytes. Got {type(data).__name__}. Pass what HSICSketch.to_bytes returned."
-        )
-    data = bytes(data)
-    try:
-        tensors = load(data)
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        document = json.loads(header["__metadata__"]["frhsic"])
-        found, version = document["format"], document["version"]
-    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError, MemoryError, AttributeError):
-        raise refusal("hold a sketch", "bytes that are damaged or something else") from None
-    if found != FORMAT:
-        raise refusal(f"hold '{FORMAT}'", f"{str(found)[:40]!r}")
-    if version != VERSION:
-        raise refusal(f"have version {VERSION}", str(version)[:40], "Use the frhsic that wrote it.")
-    if document.pop("sha256", None) is None or not is_sealed(data):
-        raise refusal("have the SHA-256 with which it was written", "another: its bytes have changed")
-    return tensors, document
-
-
-def refusal(must: str, got: str, cure: str = "Make the sketch again, or copy its bytes again.") -> ValueError:
-    """Return the error for bytes that are no sketch."""
-    return ValueError(f"'data' must {must}. Got {got}. {cure}")

@@ -1,0 +1,107 @@
+"""The law of s and the mean of z along it, at the values of s or on a fine grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from frhsic._checks import ArgumentError
+from frhsic.data import Sensitive
+from frhsic.sketching._state import State
+
+
+class Law(NamedTuple):
+    """The law of one column, at places along it."""
+
+    places: Tensor  # (K,)
+    mass: Tensor  # (K,), of sum one
+    low: float  # the smallest value
+    high: float  # the largest
+
+
+@dataclass(frozen=True, eq=False)
+class SensitiveLine:
+    """The law of s and the mean of z along it, at the values of s or on a fine grid.
+
+    Attributes
+    ----------
+    s : Sensitive
+        The places, K rows.
+    mass : Tensor of shape (K,)
+        Their weights, of sum one.
+    squared_mass : Tensor of shape (K,)
+        The sums of squared weights of rows, of weights of sum one.
+    mean, variance : Tensor of shape (K,), or None
+        Of the rows at each place, for one column z.
+    low, high : float
+        The smallest and the largest number of s; zero without numbers.
+    step : float
+        The distance of places on a grid, whose rows are shared by the two around them; 0 for values of s.
+    """
+
+    s: Sensitive
+    mass: Tensor
+    squared_mass: Tensor
+    mean: Tensor | None
+    variance: Tensor | None
+    low: float
+    high: float
+    step: float
+
+    @property
+    def span(self) -> float:
+        """The range of the numbers of s; 1 where there is none."""
+        return self.high - self.low if self.high > self.low else 1.0
+
+    @property
+    def law(self) -> Law:
+        """The law of s, of one column."""
+        return Law(self.s.values[:, 0], self.mass, self.low, self.high)
+
+
+def line_of(state: State) -> SensitiveLine:
+    """Return the law of s and the mean of z along it."""
+    plan, grid = state.plan, state.line
+    if grid is None:
+        must = "have at most one column of numbers to be put on a line"
+        raise ArgumentError("s", must, len(plan.free), "Sketch one at a time.")
+    sums = grid.sums.sum(dim=1)  # (P, values of the exact columns, K, 1 or 3)
+    seen = sums[0, ..., 0] > 0
+    s = torch.zeros((int(seen.sum()), len(plan.names)), dtype=torch.float64)
+    *exact, knots = seen.nonzero().T
+    for j, places in zip((j for j in range(len(plan.names)) if j not in plan.free), exact, strict=True):
+        known = state.values[j]
+        s[:, j] = known[places] if isinstance(known, Tensor) else places.double()
+    for j in plan.free:
+        s[:, j] = grid.knots[knots]
+    first, second = sums[0][seen], sums[-1][seen]
+    total = first[:, 0].sum()
+    known_free = [state.values[j] for j in plan.free]
+    on_knots = [isinstance(x, Tensor) and bool(torch.isin(x, grid.knots).all()) for x in known_free]
+    mean = variance = None
+    if first.shape[1] == 3:
+        mean = first[:, 1] / first[:, 0]
+        variance = (first[:, 2] / first[:, 0] - mean.square()).clamp_min(0.0)
+    return SensitiveLine(
+        s=state.sensitive(s),
+        mass=first[:, 0] / total,
+        squared_mass=second[:, 0] / total.square(),
+        mean=mean,
+        variance=variance,
+        low=grid.low,
+        high=grid.high,
+        step=0.0 if all(on_knots) else 2.0**grid.exponent,
+    )
+
+
+def law_of_scores(state: State) -> Law:
+    """Return the law of one column z."""
+    grid = state.scores
+    if grid is None:
+        must = "be one column to have a law along it"
+        raise ArgumentError("z", must, state.plan.width, "Sketch a score.")
+    mass = grid.sums[0, ..., 0].sum(dim=0)
+    return Law(grid.knots, mass / mass.sum(), grid.low, grid.high)
