@@ -32,12 +32,8 @@ _FEATURES, _NEGLIGIBLE = 64, 1e-3
 def eipm_interval(rows: Observations, measure: EIPM, options: IntervalOptions) -> Interval:
     """Return the interval for EIPM of rows."""
     if rows.groups is not None:
-        raise ArgumentError(
-            "groups",
-            "be None for EIPM",
-            "groups",
-            "Use GDP(), HSIC() or DistanceCovariance(), or one row for each group.",
-        )
+        fix = "Use GDP(), HSIC() or DistanceCovariance(), or one row for each group."
+        raise ArgumentError("groups", "be None for EIPM", "groups", fix)
     kernel = measure.kernel_z.bind(rows.z, rows.w)
     bandwidths = bandwidths_of(rows.s, measure.bandwidth_s, measure.range_s, measure._ranges)
     measure = measure._with(kernel_z=kernel, _ranges=measure._ranges or ranges_of(rows.s))  # of all rows

@@ -88,12 +88,9 @@ class Observations:
             rows = self.take(present)
         count = MIN_GROUPS if rows.groups is None else int(rows.groups.max()) + 1
         if count < MIN_GROUPS:
-            raise ArgumentError(
-                "groups",
-                f"be at least {MIN_GROUPS}, which are then the independent units",
-                count,
-                "Pass more groups; independence_test takes fewer.",
-            )
+            must = f"be at least {MIN_GROUPS}, which are then the independent units"
+            fix = "Pass more groups; independence_test takes fewer."
+            raise ArgumentError("groups", must, count, fix)
         return rows
 
     def draw(self, most: int, generator: torch.Generator) -> tuple[Observations, tuple[str, ...]]:
@@ -201,20 +198,14 @@ def check_sketch_alone(**arguments: object) -> None:
     """Raise ArgumentError if an argument is passed that a sketch already holds."""
     for name, value in arguments.items():
         if value is not None:
-            raise ArgumentError(
-                name,
-                "be left out beside a sketch, which holds rows, weights and kernels",
-                type(value).__name__,
-                "Pass the sketch alone; sketch.at(label) is that of one label.",
-            )
+            must = "be left out beside a sketch, which holds rows, weights and kernels"
+            fix = "Pass the sketch alone; sketch.at(label) is that of one label."
+            raise ArgumentError(name, must, type(value).__name__, fix)
 
 
 def check_sketch_of_rows(sketch: HSICSketch, purpose: str) -> None:
     """Raise ArgumentError if the rows of a sketch come in groups: it then has no error of a mean."""
     if sketch.grouped:
-        raise ArgumentError(
-            "scores",
-            f"be a sketch without groups of rows for {purpose}",
-            "one with groups",
-            "Pass the rows and 'groups'.",
-        )
+        must = f"be a sketch without groups of rows for {purpose}"
+        fix = "Pass the rows and 'groups'."
+        raise ArgumentError("scores", must, "one with groups", fix)

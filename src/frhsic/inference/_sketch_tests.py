@@ -54,12 +54,9 @@ def sketch_test(
         rows, units = (
             ("weighted rows", "equal weights") if weighted else ("groups of rows", "independent rows")
         )
-        raise ArgumentError(
-            "method",
-            f"be 'permutation' for a sketch of {rows}: the moments of 'gamma' are for {units}",
-            "'gamma'",
-            "Leave it out.",
-        )
+        must = f"be 'permutation' for a sketch of {rows}: the moments of 'gamma' are for {units}"
+        fix = "Leave it out."
+        raise ArgumentError("method", must, "'gamma'", fix)
     parts = [sketch] if given is None else _parts_by_label(sketch, given)
     mass = [float(part._state().moments().first[0, 0]) for part in parts]
     shares = [one / sum(mass) for one in mass]
@@ -197,12 +194,9 @@ def _parts_by_label(sketch: HSICSketch, given: object) -> list[HSICSketch]:
     labels = list(given) if isinstance(given, list | tuple) else [given]
     unknown = [label for label in labels if label not in sketch.labels]
     if unknown or not labels:
-        raise ArgumentError(
-            "given",
-            f"be labels of the sketch: {list(sketch.labels)[:5]}",
-            repr(unknown[0] if unknown else "none"),
-            "Pass sketch.labels to test within all of them.",
-        )
+        must = f"be labels of the sketch: {list(sketch.labels)[:5]}"
+        fix = "Pass sketch.labels to test within all of them."
+        raise ArgumentError("given", must, repr(unknown[0] if unknown else "none"), fix)
     parts = [sketch.at(cast(Label, label)) for label in labels]
     enough = [part for part in parts if part.effective_rows >= MIN_LABEL_ROWS]
     if not enough:

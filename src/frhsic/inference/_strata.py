@@ -109,12 +109,9 @@ def _recode_groups(strata: Sequence[Stratum]) -> tuple[list[Stratum], int]:
     codes = [stratum.groups for stratum in strata if stratum.groups is not None]
     left, places = torch.cat(codes).unique(return_inverse=True)
     if len(left) < MIN_ROWS:
-        raise ArgumentError(
-            "groups",
-            f"be at least {MIN_ROWS}, which are then the independent units",
-            f"{len(left)} in the rows used",
-            "Pass more groups.",
-        )
+        must = f"be at least {MIN_ROWS}, which are then the independent units"
+        fix = "Pass more groups."
+        raise ArgumentError("groups", must, f"{len(left)} in the rows used", fix)
     parts = places.split([len(code) for code in codes])
     return [replace(stratum, groups=part) for stratum, part in zip(strata, parts, strict=True)], len(left)
 
@@ -174,12 +171,8 @@ def rows_by_label(given: object, present: Tensor, rows_of: str) -> tuple[list[Te
     found = [label.rows[present[label.rows]] for label in split.kept]
     parts = [rows for rows in found if len(rows) >= MIN_LABEL_ROWS]
     if not parts:
-        raise ArgumentError(
-            "given",
-            f"have a label with at least {MIN_LABEL_ROWS} rows",
-            "none",
-            "Merge labels, cut a number into a few bins, or leave 'given' out.",
-        )
+        fix = "Merge labels, cut a number into a few bins, or leave 'given' out."
+        raise ArgumentError("given", f"have a label with at least {MIN_LABEL_ROWS} rows", "none", fix)
     total, kept = (sum(map(len, some)) for some in (found, parts))
     check_kept(kept, total, n_labels=len(found), min_rows=MIN_LABEL_ROWS)
     return parts, total - kept

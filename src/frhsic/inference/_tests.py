@@ -162,12 +162,8 @@ def independence_test(
         return sketch_test(scores, given, method, int(n_permutations), generator)
     rows = Observations.read(scores, s, sample_weight, groups, min_rows=MIN_ROWS)
     if rows.w is None and weights_of_s is not None:
-        raise ArgumentError(
-            "weights_of_s",
-            "be None without 'sample_weight'",
-            weights_of_s,
-            "Leave it out, or pass the weights.",
-        )
+        fix = "Leave it out, or pass the weights."
+        raise ArgumentError("weights_of_s", "be None without 'sample_weight'", weights_of_s, fix)
     columns = [rows.s.columns([name]) for name in rows.s.names] if each else [rows.s]
     results = []
     for column in columns:
