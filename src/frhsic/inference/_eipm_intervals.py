@@ -13,7 +13,7 @@ from frhsic.dependence import EIPM
 from frhsic.inference._embedding import principal
 from frhsic.inference._gdp_intervals import BEYOND_DOUBT
 from frhsic.inference._kernel_intervals import CHANCE_DRAWS
-from frhsic.inference._places import gather
+from frhsic.inference._places import gather_rows
 from frhsic.inference._process import Process, Smoothed
 from frhsic.inference._question import IntervalOptions, Observations
 from frhsic.inference._results import Interval
@@ -39,7 +39,7 @@ def eipm_interval(rows: Observations, measure: EIPM, options: IntervalOptions) -
     measure = measure._with(kernel_z=kernel, _ranges=measure._ranges or ranges_of(rows.s))  # of all rows
     rows, notes = rows.draw(_MOST_ROWS, options.generator)
     G, missing = _features(kernel, rows.z)
-    curve = Smoothed(G, gather(rows.s, rows.weights, options.generator), bandwidths, missing)
+    curve = Smoothed(G, gather_rows(rows.s, rows.weights, options.generator), bandwidths, missing)
     estimate = float(measure(rows.z, rows.s, rows.w))
     errors = _errors(curve, options.n_draws, options.generator, square=not measure.root)
     radius = float(errors.quantile(options.confidence_level))

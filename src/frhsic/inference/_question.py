@@ -28,7 +28,7 @@ from frhsic.sketching import HSICSketch
 # Standard errors and multipliers of fewer groups are not reliable.
 MIN_GROUPS = 20
 
-Method = TypeVar("Method")
+_Method = TypeVar("_Method")
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ class IntervalOptions:
         return float(draws.mean()), float(draws.quantile(self.confidence_level))
 
 
-def find_method(methods: Mapping[type[Dependence], Method], measure: object) -> Method:
+def find_method(methods: Mapping[type[Dependence], _Method], measure: object) -> _Method:
     """Return the method of a measure; raise TypeError if there is none for its type."""
     for kind in type(measure).__mro__:
         if kind in methods:
@@ -178,12 +178,6 @@ def check_permutations(n_permutations: object) -> None:
         raise ArgumentError(
             "n_permutations", "be at least 19: fewer can never give p <= 0.05", n_permutations, "Take 999."
         )
-
-
-def check_points(n_points: int, default: int) -> None:
-    """Raise ArgumentError if a curve is to have fewer than two points."""
-    if n_points < 2:
-        raise ArgumentError("n_points", "be at least 2", n_points, f"Leave it out for {default}.")
 
 
 def check_one_column(s: Sensitive, purpose: str) -> None:

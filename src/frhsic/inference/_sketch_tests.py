@@ -15,7 +15,7 @@ from frhsic.dependence import HSIC
 from frhsic.inference._bootstrap import wild_values
 from frhsic.inference._embedding import by_chance
 from frhsic.inference._gamma import gamma_tail
-from frhsic.inference._pairings import LARGEST, Pairing, Side
+from frhsic.inference._pairings import LARGEST, Pairing, PairingSide
 from frhsic.inference._permutation import rank_pvalue
 from frhsic.inference._results import TestResult
 from frhsic.inference._sketch_intervals import CONSTANT, block_debiased
@@ -161,7 +161,7 @@ def _large_rows(sketch: HSICSketch) -> tuple[Pairing | None, tuple[str, ...]]:
     for G, share, gram, norms in sides:
         edges = (share.cumsum(0) * n).round().long()
         place = torch.searchsorted(edges, torch.arange(n), right=True).clamp_max(len(G) - 1)
-        made.append(Side(n, (G.shape[1],), gram, norms[place][None], _rows_of(G, place)))
+        made.append(PairingSide(n, (G.shape[1],), gram, norms[place][None], _rows_of(G, place)))
     note = "Rows too few and too far out for the limit are permuted" + (
         "." if whole else ", as they are among the stored rows."
     )
