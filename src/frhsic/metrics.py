@@ -266,12 +266,9 @@ def _evaluate(
         w = None  # equal weights are none
     debiased = isinstance(measure, HSIC | DistanceCovariance) and measure.estimator == "unbiased"
     if w is not None and debiased:
-        raise ArgumentError(
-            "sample_weight",
-            "be equal, or zero, in all rows for estimator='unbiased': no weighted form of it is derived",
-            "weights that differ",
-            "Pass estimator='biased'.",
-        )
+        must = "be equal, or zero, in all rows for estimator='unbiased': no weighted form of it is derived"
+        fix = "Pass estimator='biased'."
+        raise ArgumentError("sample_weight", must, "weights that differ", fix)
     most = _check_max_rows(max_rows)
     generator = to_generator(random_state)
     parts = [present.nonzero().squeeze(1)]

@@ -33,7 +33,7 @@ def test_with_linear_kernels_everything_is_an_explicit_covariance_matrix():
     C = a.mean(axis=0)
     covariance = (a - C).T @ (a - C) / 40
     assert result.length == pytest.approx(np.linalg.norm(C))
-    assert result.zs.numpy() == pytest.approx(a @ C)
+    assert result.each.zs.numpy() == pytest.approx(a @ C)
     assert result.eigenvalues[:6].numpy() == pytest.approx(np.linalg.eigvalsh(covariance)[::-1], abs=1e-12)
     assert result.rest == pytest.approx(0.0, abs=1e-12)
 
@@ -135,7 +135,7 @@ def test_with_weights_everything_is_an_explicit_weighted_covariance(route, monke
     C = w @ a
     covariance = sum(n * w[i] ** 2 * np.outer(a[i] - C, a[i] - C) for i in range(n))
     assert result.length == pytest.approx(np.linalg.norm(C))
-    assert result.zs.numpy() == pytest.approx(a @ C)
+    assert result.each.zs.numpy() == pytest.approx(a @ C)
     assert result.eigenvalues[:6].numpy() == pytest.approx(np.linalg.eigvalsh(covariance)[::-1], abs=1e-12)
     assert result.rest == pytest.approx(0.0, abs=1e-9)
     se = np.sqrt(sum((2 * w[i] * (a[i] @ C - C @ C)) ** 2 for i in range(n)) * n / (n - 1))

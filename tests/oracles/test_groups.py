@@ -14,7 +14,7 @@ from frhsic.dependence import GDP, HSIC, DistanceCovariance
 from frhsic.inference import confidence_interval, equivalence_test, independence_test
 from frhsic.inference._bootstrap import cluster_values, permuted_means
 from frhsic.inference._embedding import as_hsic, embedding
-from frhsic.inference._pairings import LARGEST, Pairing, Side, large_units
+from frhsic.inference._pairings import LARGEST, Pairing, PairingSide, large_units
 from frhsic.inference._permutation import group_orders, limit_values, permuted_values
 from frhsic.inference._strata import Stratum
 from frhsic.inference.bounds import TrainedOn, certify
@@ -108,7 +108,7 @@ def test_permuted_groups_through_features_have_the_law_of_permuted_rows():
 def test_pairings_of_few_units_are_those_of_all_permutations(whole):
     rng = np.random.default_rng(0)
     G, F = torch.tensor(rng.normal(size=(4, 2))), torch.tensor(rng.normal(size=(4, 3)))
-    z, s = Side.of(G, (2,)), Side.of(F, (3,))
+    z, s = PairingSide.of(G, (2,)), PairingSide.of(F, (3,))
     G, F = G - G.mean(dim=0), F - F.mean(dim=0)
     possible = torch.stack([G.mT @ F[list(order)] for order in permutations(range(4))])
     (draws,) = Pairing(z, s, whole=whole).draw(400, seeded())
@@ -121,7 +121,7 @@ def test_pairings_keep_mean_and_covariance_when_large_units_are_taken_out():
     rng = np.random.default_rng(0)
     n, count = 1_000, 20_000
     G, F = (torch.tensor(rng.standard_t(2, size=(n, 2))) for _ in range(2))
-    pairing = Pairing(Side.of(G, (2,)), Side.of(F, (2,)))
+    pairing = Pairing(PairingSide.of(G, (2,)), PairingSide.of(F, (2,)))
     assert 0 < len(pairing.large_z) + len(pairing.large_s) < n // 2
     (draws,) = pairing.draw(count, seeded())
     G, F = G - G.mean(dim=0), F - F.mean(dim=0)

@@ -18,7 +18,7 @@ from frhsic.inference import (
     gdp_from_band,
 )
 from frhsic.inference._eipm_intervals import _features
-from frhsic.inference._places import equal_mass, gather
+from frhsic.inference._places import equal_mass, gather_rows
 from frhsic.inference._process import Process, Smoothed
 from frhsic.kernels import Gaussian
 from tests.helpers import gaussian_pair
@@ -37,7 +37,7 @@ def weights_at(a, s, w, h):
 
 def smoothed(z, s, h, w=None):
     w = np.full(len(s), 1 / len(s)) if w is None else w / w.sum()
-    places = gather(Sensitive.of(torch.tensor(s)), torch.tensor(w), torch.Generator().manual_seed(0))
+    places = gather_rows(Sensitive.of(torch.tensor(s)), torch.tensor(w), torch.Generator().manual_seed(0))
     return Smoothed(torch.tensor(z).reshape(len(s), -1), places, [h])
 
 

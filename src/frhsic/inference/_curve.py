@@ -7,6 +7,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive
 from frhsic.inference._places import MOST_PLACES, equal_mass
 from frhsic.inference._process import Process, Smoothed, smooth_rows, smooth_sketch
@@ -14,7 +15,6 @@ from frhsic.inference._question import (
     IntervalOptions,
     Observations,
     check_one_column,
-    check_points,
     check_sketch_alone,
     check_sketch_of_rows,
 )
@@ -115,7 +115,8 @@ def conditional_curve(
     The 95% simultaneous band of the mean score along age excludes the overall mean 0.0494 at 10 of 10 points,
     between 20 and 29 (n = 2,000). Target: the true curve, value by value.
     """
-    check_points(n_points, 200)
+    if n_points < 2:
+        raise ArgumentError("n_points", "be at least 2", n_points, "Leave it out for 200.")
     if bandwidth_s is not None:
         check_bandwidth(bandwidth_s)
     options = IntervalOptions.read(confidence_level, n_draws, random_state)

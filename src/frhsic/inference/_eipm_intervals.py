@@ -13,7 +13,7 @@ from frhsic.dependence import EIPM
 from frhsic.inference._embedding import principal
 from frhsic.inference._gdp_intervals import BEYOND_DOUBT
 from frhsic.inference._kernel_intervals import CHANCE_DRAWS
-from frhsic.inference._places import gather
+from frhsic.inference._places import gather_rows
 from frhsic.inference._process import Process, Smoothed
 from frhsic.inference._question import IntervalOptions, Observations
 from frhsic.inference._results import Interval
@@ -32,18 +32,14 @@ _FEATURES, _NEGLIGIBLE = 64, 1e-3
 def eipm_interval(rows: Observations, measure: EIPM, options: IntervalOptions) -> Interval:
     """Return the interval for EIPM of rows."""
     if rows.groups is not None:
-        raise ArgumentError(
-            "groups",
-            "be None for EIPM",
-            "groups",
-            "Use GDP(), HSIC() or DistanceCovariance(), or one row for each group.",
-        )
+        fix = "Use GDP(), HSIC() or DistanceCovariance(), or one row for each group."
+        raise ArgumentError("groups", "be None for EIPM", "groups", fix)
     kernel = measure.kernel_z.bind(rows.z, rows.w)
     bandwidths = bandwidths_of(rows.s, measure.bandwidth_s, measure.range_s, measure._ranges)
     measure = measure._with(kernel_z=kernel, _ranges=measure._ranges or ranges_of(rows.s))  # of all rows
     rows, notes = rows.draw(_MOST_ROWS, options.generator)
     G, missing = _features(kernel, rows.z)
-    curve = Smoothed(G, gather(rows.s, rows.weights, options.generator), bandwidths, missing)
+    curve = Smoothed(G, gather_rows(rows.s, rows.weights, options.generator), bandwidths, missing)
     estimate = float(measure(rows.z, rows.s, rows.w))
     errors = _errors(curve, options.n_draws, options.generator, square=not measure.root)
     radius = float(errors.quantile(options.confidence_level))

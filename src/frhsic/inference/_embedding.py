@@ -51,11 +51,7 @@ class Embedding:
     """What inference needs of two centred Gram matrices K~ and L~ of n rows with weights w."""
 
     w: Tensor  # (n,), of sum one
-    zs: Tensor  # (n,), sum_j w_j K~_ij L~_ij
-    zz: Tensor
-    ss: Tensor
-    diagonal_z: Tensor  # (n,)
-    diagonal_s: Tensor
+    each: Rows  # of each row, such as zs_i = sum_j w_j K~_ij L~_ij
     eigenvalues: Tensor  # largest first
     rest: float  # the part of their sum that they leave out
     spectra: tuple[Tensor, Tensor]  # eigenvalues of sum_i w_i^2 phi_i (x) phi_i / sum_i w_i^2 for each side
@@ -64,7 +60,7 @@ class Embedding:
     within: tuple[float, float, float] | None = None  # W of (z, s), (z, z) and (s, s)
 
     def __len__(self) -> int:
-        return len(self.zs)
+        return len(self.w)
 
     @property
     def rows(self) -> float:
@@ -79,26 +75,22 @@ class Embedding:
     @property
     def length(self) -> float:
         """|C^|, the root of the biased HSIC."""
-        return math.sqrt(max(float(self.w @ self.zs), 0.0))
-
-    @property
-    def _each(self) -> Rows:
-        return Rows(self.zs, self.zz, self.ss, self.diagonal_z, self.diagonal_s)
+        return math.sqrt(max(float(self.w @ self.each.zs), 0.0))
 
     def unbiased(self) -> tuple[float, float, float]:
         """Return the debiased forms of HSIC(Z, S), HSIC(Z, Z) and HSIC(S, S): U-statistics if w are equal."""
         if self.groups is None or self.within is None:
-            return self._each.debiased(self.w)
+            return self.each.debiased(self.w)
         share = _group_sums(self.w, self.groups).square().sum().item()
         zs, zz, ss = (
             (float(self.w @ each) * (1.0 - share) - inside) / (1.0 - 2.0 * share)
-            for each, inside in zip((self.zs, self.zz, self.ss), self.within, strict=True)
+            for each, inside in zip(self.each[:3], self.within, strict=True)
         )
         return zs, zz, ss
 
     def size(self, normalized: bool) -> float:
         """Return what HSIC is divided by: the root of HSIC(Z, Z) HSIC(S, S), or one."""
-        return self._each.size(self.w, normalized, self.unbiased())
+        return self.each.size(self.w, normalized, self.unbiased())
 
     def standard_error(self, normalized: bool) -> float:
         """Return the first-order standard error of the debiased form.
@@ -107,7 +99,7 @@ class Embedding:
         what is left here is noise of variance (4/n) E[k~^2] E[l~^2]: over n, twice the variance of the
         degenerate U-statistic. So it is never too small there.
         """
-        terms, n = self.w * self._each.influence(self.w, normalized, self.unbiased()), self.units
+        terms, n = self.w * self.each.influence(self.w, normalized, self.unbiased()), self.units
         terms = terms if self.groups is None else _group_sums(terms, self.groups)
         return math.sqrt(float(terms.square().sum()) * n / (n - 1))
 
@@ -147,12 +139,9 @@ def biased_hsic(measure: Dependence, s: Sensitive, purpose: str, fix: str) -> HS
         hsic = as_hsic(measure, s)
         if hsic.reference == "product":
             return HSIC(hsic.kernel_z, hsic.kernel_s)
-    raise ArgumentError(
-        "dependence",
-        f"be a DistanceCovariance or an HSIC with reference='product' for {purpose}",
-        type(measure).__name__,
-        fix,
-    )
+    must = f"be a DistanceCovariance or an HSIC with reference='product' for {purpose}"
+    fix = fix
+    raise ArgumentError("dependence", must, type(measure).__name__, fix)
 
 
 def embedding(
@@ -170,12 +159,9 @@ def embedding(
     say. Weights w are positive and sum to one. Groups are codes 0, ..., G - 1 of rows that may depend.
     """
     if measure.reference != "product":
-        raise ArgumentError(
-            "dependence",
-            "have reference='product': the errors of an estimated density are not followed",
-            repr(measure.reference),
-            "Use HSIC(reference='product').",
-        )
+        must = "have reference='product': the errors of an estimated density are not followed"
+        fix = "Use HSIC(reference='product')."
+        raise ArgumentError("dependence", must, repr(measure.reference), fix)
     kernels = measure.kernel_z.bind(z, w), measure._kernel_s(s).bind(s.values, w)
     n, x = len(z), s.values
     w = z.new_full((n,), 1.0 / n) if w is None else w
@@ -192,7 +178,7 @@ def embedding(
         rows = pair_rows(kernels, (z, x), w)
     within = None if groups is None else _within(rows, kernels, (z, x), w, groups)
     values, rest, spectra = _spectrum(rows, kernels, (z, x), w, generator, groups, within)
-    return Embedding(w, *rows, values, rest, spectra, notes, groups, within)
+    return Embedding(w, rows, values, rest, spectra, notes, groups, within)
 
 
 Kernels = tuple[Kernel, Kernel]
@@ -251,7 +237,7 @@ def _whole(kernels: Kernels, pair: Pair, w: Tensor, groups: Tensor | None) -> Em
     values = torch.linalg.eigvalsh(n * errors).clamp_min(0.0).flip(0)
     root = w / w.square().sum().sqrt()
     z, s = (torch.linalg.eigvalsh(root[:, None] * M * root).clamp_min(0.0) for M in (K, L))
-    return Embedding(w, *rows, values, 0.0, (z, s), (), groups, within)
+    return Embedding(w, rows, values, 0.0, (z, s), (), groups, within)
 
 
 def _from_features(kernels: Kernels, pair: Pair, w: Tensor) -> Rows | None:

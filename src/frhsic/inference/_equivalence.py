@@ -88,12 +88,8 @@ def equivalence_test(
     if not 0.0 < alpha < 1.0:
         raise ArgumentError("alpha", "lie between 0 and 1", alpha, "Take 0.05.")
     if not 0 < tolerance < float("inf"):
-        raise ArgumentError(
-            "tolerance",
-            "be a positive number",
-            repr(tolerance),
-            "No data can show that a dependence is zero: say how much of it is too little to matter.",
-        )
+        fix = "No data can show that a dependence is zero: say how much of it is too little to matter."
+        raise ArgumentError("tolerance", "be a positive number", repr(tolerance), fix)
     if n_draws < 99:
         raise ArgumentError("n_draws", "be at least 99", n_draws, "Leave it out for 9,999.")
     method = find_method(_METHODS, measure)

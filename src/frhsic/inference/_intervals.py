@@ -103,31 +103,20 @@ def confidence_interval(
     root of the estimate, on which scale its variance depends least on its value; else from zero to
     (|C^| + r)^2. Normalised forms divide by sqrt(HSIC(Z, Z) HSIC(S, S)).
 
-    With weights, C^ = sum_i w_i a_i, the multipliers are those of w_i (a_i - C^), and the debiased estimate
-    is the formula of the unbiased one with 1 / sum_i w_i^2, the effective number of rows, in place of n.
+    With weights the effective number of rows, 1 / sum_i w_i^2, takes the place of n. With groups, sums over
+    the rows of a group take the place of rows, Student's law that of the normal law, and the estimate leaves
+    out all pairs of rows of one group. The interval always holds its estimate, which may be negative.
 
-    With groups, sums of w_i (a_i - C^) over the rows of a group take the place of the rows: in the
-    multipliers, in the standard error (with Student's law), and in the debiased estimate, which leaves out
-    all pairs of rows of one group.
+    *GDP* is the mean over s of |g|, g the gap between the mean at s (or within its range) and the overall
+    mean. Where the sign of the gap is beyond doubt, its error is that of a mean. Elsewhere the sum of |g| is
+    at most the root of that of g^2, which is estimated without the part that chance adds. ``target`` says
+    which curve it is about; the lower end holds for any.
 
-    The interval always holds its estimate. HSIC itself is never negative, but its unbiased estimate may be:
-    then the lower end is that estimate, though the target cannot be below zero.
+    *EIPM.* The estimate -/+ the quantile of a bound on the error of the mean of |g|, where the error of g(a)
+    counts with its sign if the gap is beyond doubt, and else with its length.
 
-    *GDP* is the mean over s of |g|, g the gap between the mean at s (or within its range, see
-    :class:`frhsic.GDP`) and the overall mean. Where the sign of the gap is beyond doubt, its error is that of
-    a mean. Elsewhere the sum of |g| is at most the root of that of g^2, which is estimated without the part
-    that chance adds; the lower end takes off what chance adds to |g|. Errors are those of the Gaussian
-    multiplier process. ``target`` says which curve it is about: the lower end holds for any, because the mean
-    gap of ranges is at most that of the curve. GDP is positive by chance: compare it with ``chance``.
-
-    *EIPM.* With g(a) the smoothed gap and e(a) the error of its estimate, the error of the mean of |g| over s
-    is at most sum_a pi_a |e(a)| + |(P_n - P) |g||; where the gap is beyond doubt it moves with e(a) instead
-    of |e(a)|. The interval is the estimate -/+ the quantile of that bound.
-
-    *A sketch.* The debiased HSIC of all rows, less the error of the features as it is on the stored rows. The
-    standard error is that of the jackknife over the groups of rows, together with that of the error of the
-    features; Student's law on the root where zero is far, else the bound of above, from the eigenvalues of
-    the features.
+    *A sketch.* The debiased HSIC of all rows, less the error of the features on the stored rows, with the
+    standard error of the jackknife over groups of rows.
 
     For a z of one column and any number of rows HSIC, distance covariance and GDP use all of them. Where the
     kernels have too many features (wide representations), 5,000 random rows are used, and for EIPM 4,096; the

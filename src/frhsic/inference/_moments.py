@@ -32,7 +32,7 @@ def features(measures: Sequence[HSIC], stratum: Stratum) -> list[tuple[FeatureMa
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class FeatureSums:
     """Sums over the rows of a stratum, with weights w of sum one and means of the features under them."""
 
     w: Tensor  # (n,)
@@ -46,7 +46,7 @@ class Moments:
     norms_s: Tensor  # (measures, n), bounds on |n w_i (f_i - mean)|^2
 
 
-def moments(maps: Sequence[tuple[FeatureMap, FeatureMap]], stratum: Stratum) -> Moments:
+def moments(maps: Sequence[tuple[FeatureMap, FeatureMap]], stratum: Stratum) -> FeatureSums:
     """Return what the tests need of the features, in one pass over blocks of rows."""
     z, s, n = stratum.z, stratum.s.values, len(stratum.z)
     w = z.new_full((n,), 1.0 / n) if stratum.weights is None else stratum.weights / stratum.weights.sum()
@@ -87,7 +87,7 @@ def moments(maps: Sequence[tuple[FeatureMap, FeatureMap]], stratum: Stratum) -> 
         for mean, own in zip((plain_z / n, mean_s), columns, strict=True)
     ]
     lengths = [torch.cat(own, dim=1) + far for own, far in zip(norms, moved, strict=True)]
-    return Moments(
+    return FeatureSums(
         w=w,
         mean_z=(mean_z + shift[0]).split(columns[0]),
         mean_s=(mean_s + shift[1]).split(columns[1]),

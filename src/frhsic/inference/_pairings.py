@@ -29,7 +29,7 @@ _FEW = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class PairingSide:
     """Features of the n units of one side, of sum zero, under several measures side by side."""
 
     n: int
@@ -39,7 +39,7 @@ class Side:
     rows: Callable[[Tensor], Tensor]  # numbers of units (m,) -> features (m, R)
 
     @classmethod
-    def of(cls, features: Tensor, widths: tuple[int, ...]) -> Side:
+    def of(cls, features: Tensor, widths: tuple[int, ...]) -> PairingSide:
         """Return the side of features that are at hand; their mean is taken off."""
         G = features - features.mean(dim=0)
         norms = torch.stack([part.square().sum(dim=1) for part in G.split(widths, dim=1)])
@@ -79,7 +79,7 @@ def large_units(size_z: Tensor, size_s: Tensor, n: int) -> tuple[float, float]:
 class Pairing:
     """Draws of sum_i g_i f_p(i)' over random permutations p."""
 
-    def __init__(self, z: Side, s: Side, *, whole: bool = False) -> None:
+    def __init__(self, z: PairingSide, s: PairingSide, *, whole: bool = False) -> None:
         self.z, self.s = z, s
         n = z.n
         above_z = torch.ones(n, dtype=torch.bool)

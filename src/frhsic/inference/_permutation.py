@@ -14,7 +14,7 @@ from torch import Tensor
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence
 from frhsic.inference._moments import RANK_Z, features, moments
-from frhsic.inference._pairings import Pairing, Side
+from frhsic.inference._pairings import Pairing, PairingSide
 from frhsic.inference._strata import Stratum, size_classes
 from frhsic.kernels import Gaussian, Linear, OnColumns, default_kernel
 from frhsic.kernels.scale import median_bandwidth
@@ -164,7 +164,7 @@ def _pairings(
 
     if stratum.groups is None:
         sides = [
-            Side(n, widths, n * gram, norms, _feature_lookup(rows_of, n, sum(widths)))
+            PairingSide(n, widths, n * gram, norms, _feature_lookup(rows_of, n, sum(widths)))
             for widths, gram, norms, rows_of in (
                 (widths_z, seen.gram_z, seen.norms_z, of_z),
                 (widths_s, seen.gram_s, seen.norms_s, of_s),
@@ -183,7 +183,7 @@ def _pairings(
         for k, (own_z, own_s) in enumerate(parts):
             fixed[k] += torch.outer(own_z.mean(dim=0), own_s.sum(dim=0))
         if len(rows) > 1:
-            pairings.append(Pairing(Side.of(G, widths_z), Side.of(F, widths_s), whole=whole))
+            pairings.append(Pairing(PairingSide.of(G, widths_z), PairingSide.of(F, widths_s), whole=whole))
     return seen.cross, fixed, pairings
 
 

@@ -70,7 +70,7 @@ class Places:
         return self.w if self.counts is None else self.counts * self.w
 
 
-def gather(s: Sensitive, w: Tensor, generator: torch.Generator, units: Tensor | None = None) -> Places:
+def gather_rows(s: Sensitive, w: Tensor, generator: torch.Generator, units: Tensor | None = None) -> Places:
     """Gather rows on the distinct values of s, or on bins of equal size along one continuous column.
 
     With several columns and too many values, rows are drawn: the error process has the same law up to the

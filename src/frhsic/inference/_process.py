@@ -24,7 +24,7 @@ from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.inference._places import Places, equal_mass, gather, line_places, narrow_places, roots
+from frhsic.inference._places import Places, equal_mass, gather_rows, line_places, narrow_places, roots
 from frhsic.inference._question import Observations
 from frhsic.inference._targets import curve_target, gdp_target
 from frhsic.numerics._cells import Cells
@@ -273,9 +273,9 @@ def smooth_rows(
     """Return the curve of the scores along s: means within cells of s, or smoothed with bandwidths."""
     s, w = rows.s, rows.weights
     if bandwidths is not None:
-        return Smoothed(rows.z, gather(s, w, generator, rows.groups), bandwidths)
+        return Smoothed(rows.z, gather_rows(s, w, generator, rows.groups), bandwidths)
     cells = cells or Cells.of(s, w, rows.effective_units)
-    places = gather(cells.as_sensitive(s), w, generator, rows.groups)
+    places = gather_rows(cells.as_sensitive(s), w, generator, rows.groups)
     return Smoothed(rows.z, places, [1.0], cells=cells)
 
 

@@ -7,14 +7,14 @@ import math
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.inference._curve import cell_medians
-from frhsic.inference._places import Places, equal_mass, gather
+from frhsic.inference._places import Places, equal_mass, gather_rows
 from frhsic.inference._question import (
     IntervalOptions,
     Observations,
     check_one_column,
     check_permutations,
-    check_points,
 )
 from frhsic.inference._results import Profile
 from frhsic.kernels import Gaussian
@@ -103,7 +103,8 @@ def localized_profile(
     >>> profile.points[np.argmax(profile.contrast)] > 50
     True
     """
-    check_points(n_points, 50)
+    if n_points < 2:
+        raise ArgumentError("n_points", "be at least 2", n_points, "Leave it out for 50.")
     check_permutations(n_permutations)
     check_permutations(n_permutations)
     check_permutations(n_permutations)
@@ -118,11 +119,11 @@ def localized_profile(
     w = rows.weights
     if bandwidth_s is None:
         cells = Cells.of(rows.s, w, rows.effective_units)
-        places = gather(cells.as_sensitive(rows.s), w, options.generator, rows.groups)
+        places = gather_rows(cells.as_sensitive(rows.s), w, options.generator, rows.groups)
         bandwidths, n_points = [1.0], len(places.sizes)
         at = cell_medians(rows.s, w, cells)
     else:
-        places = gather(rows.s, w, options.generator, rows.groups)
+        places = gather_rows(rows.s, w, options.generator, rows.groups)
         bandwidths, at = bandwidths_of(rows.s, bandwidth_s, None, None), None
     mass = places.sums(places.w)
     points, share = (places.s, mass) if len(mass) <= n_points else equal_mass(places, n_points)

@@ -28,7 +28,7 @@ from frhsic.sketching import HSICSketch
 # Standard errors and multipliers of fewer groups are not reliable.
 MIN_GROUPS = 20
 
-Method = TypeVar("Method")
+_Method = TypeVar("_Method")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +88,9 @@ class Observations:
             rows = self.take(present)
         count = MIN_GROUPS if rows.groups is None else int(rows.groups.max()) + 1
         if count < MIN_GROUPS:
-            raise ArgumentError(
-                "groups",
-                f"be at least {MIN_GROUPS}, which are then the independent units",
-                count,
-                "Pass more groups; independence_test takes fewer.",
-            )
+            must = f"be at least {MIN_GROUPS}, which are then the independent units"
+            fix = "Pass more groups; independence_test takes fewer."
+            raise ArgumentError("groups", must, count, fix)
         return rows
 
     def draw(self, most: int, generator: torch.Generator) -> tuple[Observations, tuple[str, ...]]:
@@ -144,7 +141,7 @@ class IntervalOptions:
         return float(draws.mean()), float(draws.quantile(self.confidence_level))
 
 
-def find_method(methods: Mapping[type[Dependence], Method], measure: object) -> Method:
+def find_method(methods: Mapping[type[Dependence], _Method], measure: object) -> _Method:
     """Return the method of a measure; raise TypeError if there is none for its type."""
     for kind in type(measure).__mro__:
         if kind in methods:
@@ -183,12 +180,6 @@ def check_permutations(n_permutations: object) -> None:
         )
 
 
-def check_points(n_points: int, default: int) -> None:
-    """Raise ArgumentError if a curve is to have fewer than two points."""
-    if n_points < 2:
-        raise ArgumentError("n_points", "be at least 2", n_points, f"Leave it out for {default}.")
-
-
 def check_one_column(s: Sensitive, purpose: str) -> None:
     """Raise ArgumentError if there are several sensitive columns."""
     if len(s.names) != 1:
@@ -201,20 +192,14 @@ def check_sketch_alone(**arguments: object) -> None:
     """Raise ArgumentError if an argument is passed that a sketch already holds."""
     for name, value in arguments.items():
         if value is not None:
-            raise ArgumentError(
-                name,
-                "be left out beside a sketch, which holds rows, weights and kernels",
-                type(value).__name__,
-                "Pass the sketch alone; sketch.at(label) is that of one label.",
-            )
+            must = "be left out beside a sketch, which holds rows, weights and kernels"
+            fix = "Pass the sketch alone; sketch.at(label) is that of one label."
+            raise ArgumentError(name, must, type(value).__name__, fix)
 
 
 def check_sketch_of_rows(sketch: HSICSketch, purpose: str) -> None:
     """Raise ArgumentError if the rows of a sketch come in groups: it then has no error of a mean."""
     if sketch.grouped:
-        raise ArgumentError(
-            "scores",
-            f"be a sketch without groups of rows for {purpose}",
-            "one with groups",
-            "Pass the rows and 'groups'.",
-        )
+        must = f"be a sketch without groups of rows for {purpose}"
+        fix = "Pass the rows and 'groups'."
+        raise ArgumentError("scores", must, "one with groups", fix)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -153,14 +153,13 @@ class EquivalenceResult(Result):
 
     def __str__(self) -> str:
         verdict = "is below" if self.below else "is not shown to be below"
-        return (
+        text = (
             f"Dependence on {' and '.join(self.attributes)} {verdict} {number(self.tolerance)} at level "
-            f"{self.alpha:.3g} (p = {number(self.pvalue)}): {self.measure} is "
-            f"{number(self.estimate)}, "
-            f"at most {number(self.upper)} with confidence {1.0 - self.alpha:g} ({self.method}, "
-            f"n = {self.n:,}). "
-            f"Target: {self.target}." + "".join(f" {note}" for note in self.notes)
+            f"{self.alpha:.3g} (p = {number(self.pvalue)}): {self.measure} is {number(self.estimate)}, at "
+            f"most {number(self.upper)} with confidence {1.0 - self.alpha:g} ({self.method}, "
+            f"n = {self.n:,}). Target: {self.target}."
         )
+        return " ".join((text, *self.notes))
 
 
 @dataclass(frozen=True)
@@ -198,18 +197,16 @@ class Interval(Result):
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        chance = (
-            ""
-            if self.chance is None or self.chance_high is None
-            else f" Under independence: {number(self.chance)} on average, "
-            f"{percent(self.confidence_level)} below {number(self.chance_high)}."
+        level, chance = percent(self.confidence_level), ""
+        if self.chance is not None and self.chance_high is not None:
+            mean, high = number(self.chance), number(self.chance_high)
+            chance = f" Under independence: {mean} on average, {level} below {high}."
+        text = (
+            f"{self.measure} on {' and '.join(self.attributes)} is {number(self.estimate)}, {level} interval "
+            f"[{number(self.low)}, {number(self.high)}] ({self.method}, n = {self.n:,}).{chance} "
+            f"Target: {self.target}."
         )
-        return (
-            f"{self.measure} on {' and '.join(self.attributes)} is {number(self.estimate)}, "
-            f"{percent(self.confidence_level)} interval [{number(self.low)}, {number(self.high)}] "
-            f"({self.method}, "
-            f"n = {self.n:,}).{chance} Target: {self.target}." + "".join(f" {note}" for note in self.notes)
-        )
+        return " ".join((text, *self.notes))
 
 
 @dataclass(frozen=True)
@@ -255,23 +252,13 @@ class Curve(Result):
     stop: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        apart = [
-            point
-            for point, low, high in zip(
-                self.points, self.mean_low or self.low, self.mean_high or self.high, strict=True
-            )
-            if not low <= self.overall <= high
-        ]
-        where = (
-            f"excludes the overall mean {number(self.overall)} at {len(apart)} of {len(self.points)} points, "
-            f"between {number(min(apart))} and {number(max(apart))}"
-            if apart
-            else f"contains the overall mean {number(self.overall)} everywhere"
-        )
+        rows = zip(self.points, self.mean_low or self.low, self.mean_high or self.high, strict=True)
+        apart = [point for point, low, high in rows if not low <= self.overall <= high]
+        verb, where = ("excludes", _where(apart, self.points)) if apart else ("contains", "everywhere")
         return (
             f"The {percent(self.confidence_level)} simultaneous band of the mean score along "
-            f"{self.attributes[0]} "
-            f"{where} (n = {self.n:,}). Target: {self.target}."
+            f"{self.attributes[0]} {verb} the overall mean {number(self.overall)} {where} (n = {self.n:,}). "
+            f"Target: {self.target}."
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -316,22 +303,21 @@ class Profile(Result):
         return tuple(point for point, contrast, chance in rows if contrast > chance)
 
     def __str__(self) -> str:
-        above = self.above
-        where = (
-            f"differs from its law overall by more than chance at {len(above)} of {len(self.points)} points, "
-            f"between {number(min(above))} and {number(max(above))}"
-            if above
-            else "nowhere differs from its law overall by more than chance: no evidence of independence"
-        )
+        where = "nowhere, which is no evidence of independence"
+        if self.above:
+            where = _where(self.above, self.points)
         return (
-            f"The law of z along {self.attributes[0]} {where} (MMD, "
-            f"{percent(self.confidence_level)} for all points at "
-            f"once, n = {self.n:,})."
+            f"The law of z along {self.attributes[0]} differs from its law overall by more than chance "
+            f"{where} (MMD, {percent(self.confidence_level)} for all points at once, n = {self.n:,})."
         )
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame with a row for each point."""
         return _frame_of_columns(self, ("points", "contrast", "chance", "mass"))
+
+
+def _where(some: Sequence[float], points: Sequence[float]) -> str:
+    return f"at {len(some)} of {len(points)} points, between {number(min(some))} and {number(max(some))}"
 
 
 def frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:

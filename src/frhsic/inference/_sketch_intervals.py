@@ -29,12 +29,9 @@ def check_plain_hsic(measure: Dependence) -> None:
     if not isinstance(measure, HSIC) or repr(
         measure._with(estimator="biased", normalized=False, root=False, block_size=None)
     ) != repr(HSIC()):
-        raise ArgumentError(
-            "dependence",
-            "be an HSIC without kernels for a sketch, which has its own",
-            repr(measure),
-            "Leave it out, or take HSIC(normalized=False).",
-        )
+        must = "be an HSIC without kernels for a sketch, which has its own"
+        fix = "Leave it out, or take HSIC(normalized=False)."
+        raise ArgumentError("dependence", must, repr(measure), fix)
 
 
 def sketch_hsic_interval(sketch: HSICSketch, measure: HSIC, options: IntervalOptions) -> Interval:
@@ -48,12 +45,9 @@ def sketch_hsic_interval(sketch: HSICSketch, measure: HSIC, options: IntervalOpt
     check_plain_hsic(measure)
     sums, normalized, shares = sketch.feature_sums(), measure.normalized, sketch.group_shares
     if bool((shares == 0).any()) or sketch.effective_rows < 2 * sketch.n_groups:
-        raise ArgumentError(
-            "scores",
-            f"be a sketch with rows in each of its {sketch.n_groups} groups, two on average",
-            f"{sketch.n_rows:,} rows",
-            "Add rows, or pass the rows themselves.",
-        )
+        must = f"be a sketch with rows in each of its {sketch.n_groups} groups, two on average"
+        fix = "Add rows, or pass the rows themselves."
+        raise ArgumentError("scores", must, f"{sketch.n_rows:,} rows", fix)
     lam, mu = sums.spectra()
     if float(lam.sum() * mu.sum()) == 0.0:
         raise ValueError(f"'scores' must be a sketch that varies. Got one of which this holds: {CONSTANT}.")

@@ -15,7 +15,7 @@ from frhsic.dependence import HSIC
 from frhsic.inference._bootstrap import wild_values
 from frhsic.inference._embedding import by_chance
 from frhsic.inference._gamma import gamma_tail
-from frhsic.inference._pairings import LARGEST, Pairing, Side
+from frhsic.inference._pairings import LARGEST, Pairing, PairingSide
 from frhsic.inference._permutation import rank_pvalue
 from frhsic.inference._results import TestResult
 from frhsic.inference._sketch_intervals import CONSTANT, block_debiased
@@ -53,12 +53,9 @@ def sketch_test(
         rows, units = (
             ("weighted rows", "equal weights") if weighted else ("groups of rows", "independent rows")
         )
-        raise ArgumentError(
-            "method",
-            f"be 'permutation' for a sketch of {rows}: the moments of 'gamma' are for {units}",
-            "'gamma'",
-            "Leave it out.",
-        )
+        must = f"be 'permutation' for a sketch of {rows}: the moments of 'gamma' are for {units}"
+        fix = "Leave it out."
+        raise ArgumentError("method", must, "'gamma'", fix)
     parts = [sketch] if given is None else _parts_by_label(sketch, given)
     mass = [float(part.feature_sums().moments().first[0, 0]) for part in parts]
     shares = [one / sum(mass) for one in mass]
@@ -161,7 +158,7 @@ def _large_rows(sketch: HSICSketch) -> tuple[Pairing | None, tuple[str, ...]]:
     for G, share, gram, norms in sides:
         edges = (share.cumsum(0) * n).round().long()
         place = torch.searchsorted(edges, torch.arange(n), right=True).clamp_max(len(G) - 1)
-        made.append(Side(n, (G.shape[1],), gram, norms[place][None], _rows_of(G, place)))
+        made.append(PairingSide(n, (G.shape[1],), gram, norms[place][None], _rows_of(G, place)))
     note = "Rows too few and too far out for the limit are permuted" + (
         "." if whole else ", as they are among the stored rows."
     )
@@ -194,12 +191,9 @@ def _parts_by_label(sketch: HSICSketch, given: object) -> list[HSICSketch]:
     labels = list(given) if isinstance(given, list | tuple) else [given]
     unknown = [label for label in labels if label not in sketch.labels]
     if unknown or not labels:
-        raise ArgumentError(
-            "given",
-            f"be labels of the sketch: {list(sketch.labels)[:5]}",
-            repr(unknown[0] if unknown else "none"),
-            "Pass sketch.labels to test within all of them.",
-        )
+        must = f"be labels of the sketch: {list(sketch.labels)[:5]}"
+        fix = "Pass sketch.labels to test within all of them."
+        raise ArgumentError("given", must, repr(unknown[0] if unknown else "none"), fix)
     parts = [sketch.at(cast(Label, label)) for label in labels]
     enough = [part for part in parts if part.effective_rows >= MIN_LABEL_ROWS]
     if not enough:

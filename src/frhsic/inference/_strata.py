@@ -14,7 +14,7 @@ from frhsic.data import Sensitive, check_kept, split_labels
 from frhsic.inference._question import Observations, check_positive
 
 # The null moments of Gretton et al. need six rows; below, no test has power.
-MIN_ROWS = 6
+MIN_TEST_ROWS = 6
 # A label of `given` with fewer rows is left out.
 MIN_LABEL_ROWS = 8
 # Whole groups are permuted where exchanging those of equal size gives at least so many pairings.
@@ -79,7 +79,7 @@ def make_design(rows: Observations, given: object, weights_of_s: bool | None) ->
     notes: tuple[str, ...] = ()
     if given is None:
         parts = [present.nonzero().squeeze(1)]
-        check_positive(len(parts[0]), MIN_ROWS)
+        check_positive(len(parts[0]), MIN_TEST_ROWS)
     else:
         parts, skipped = rows_by_label(given, present, rows_of="scores")
         if skipped:
@@ -108,13 +108,10 @@ def _recode_groups(strata: Sequence[Stratum]) -> tuple[list[Stratum], int]:
     """Return the strata with codes 0, ..., G - 1 of the groups that are left in them, and G."""
     codes = [stratum.groups for stratum in strata if stratum.groups is not None]
     left, places = torch.cat(codes).unique(return_inverse=True)
-    if len(left) < MIN_ROWS:
-        raise ArgumentError(
-            "groups",
-            f"be at least {MIN_ROWS}, which are then the independent units",
-            f"{len(left)} in the rows used",
-            "Pass more groups.",
-        )
+    if len(left) < MIN_TEST_ROWS:
+        must = f"be at least {MIN_TEST_ROWS}, which are then the independent units"
+        fix = "Pass more groups."
+        raise ArgumentError("groups", must, f"{len(left)} in the rows used", fix)
     parts = places.split([len(code) for code in codes])
     return [replace(stratum, groups=part) for stratum, part in zip(strata, parts, strict=True)], len(left)
 
@@ -174,12 +171,8 @@ def rows_by_label(given: object, present: Tensor, rows_of: str) -> tuple[list[Te
     found = [label.rows[present[label.rows]] for label in split.kept]
     parts = [rows for rows in found if len(rows) >= MIN_LABEL_ROWS]
     if not parts:
-        raise ArgumentError(
-            "given",
-            f"have a label with at least {MIN_LABEL_ROWS} rows",
-            "none",
-            "Merge labels, cut a number into a few bins, or leave 'given' out.",
-        )
+        fix = "Merge labels, cut a number into a few bins, or leave 'given' out."
+        raise ArgumentError("given", f"have a label with at least {MIN_LABEL_ROWS} rows", "none", fix)
     total, kept = (sum(map(len, some)) for some in (found, parts))
     check_kept(kept, total, n_labels=len(found), min_rows=MIN_LABEL_ROWS)
     return parts, total - kept

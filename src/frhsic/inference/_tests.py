@@ -27,7 +27,7 @@ from frhsic.inference._permutation import (
 from frhsic.inference._question import MIN_GROUPS, Observations, check_permutations, check_sketch_alone
 from frhsic.inference._results import TestResult
 from frhsic.inference._sketch_tests import sketch_test
-from frhsic.inference._strata import MIN_ROWS, Design, make_design
+from frhsic.inference._strata import MIN_TEST_ROWS, Design, make_design
 from frhsic.sketching import HSICSketch
 
 NullLaw = Literal["permutation", "gamma"]
@@ -160,14 +160,10 @@ def independence_test(
             each=each or None,
         )
         return sketch_test(scores, given, method, int(n_permutations), generator)
-    rows = Observations.read(scores, s, sample_weight, groups, min_rows=MIN_ROWS)
+    rows = Observations.read(scores, s, sample_weight, groups, min_rows=MIN_TEST_ROWS)
     if rows.w is None and weights_of_s is not None:
-        raise ArgumentError(
-            "weights_of_s",
-            "be None without 'sample_weight'",
-            weights_of_s,
-            "Leave it out, or pass the weights.",
-        )
+        fix = "Leave it out, or pass the weights."
+        raise ArgumentError("weights_of_s", "be None without 'sample_weight'", weights_of_s, fix)
     columns = [rows.s.columns([name]) for name in rows.s.names] if each else [rows.s]
     results = []
     for column in columns:
