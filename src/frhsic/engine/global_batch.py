@@ -14,7 +14,7 @@ from frhsic._checks import ArgumentError
 from frhsic.collectives import all_rows, all_sum, n_processes
 from frhsic.data import Sensitive
 from frhsic.kernels import Kernel, OnColumns, Product, Scaled, Sum, default_kernel
-from frhsic.penalty import Batch, Penalty, PenaltySum, PenaltyValue, Side, as_sensitive
+from frhsic.penalty import Batch, Penalty, PenaltySum, PenaltyValue, SensitiveLike, Side, Values, as_sensitive
 from frhsic.sketching import FeatureHSIC
 from frhsic.sketching._maps import delta_columns
 
@@ -70,13 +70,13 @@ class GlobalBatch(nn.Module):
 
     def calibrate(
         self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None = None,
+        z: Values,
+        prediction: Values,
+        s: SensitiveLike,
+        y: Values = None,
         generator: torch.Generator | None = None,
         *,
-        weights: Tensor | None = None,
+        weights: Values = None,
         freeze: bool = False,
         side: Side = "both",
     ) -> GlobalBatch:
@@ -117,23 +117,13 @@ class GlobalBatch(nn.Module):
         return other
 
     def forward(
-        self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None = None,
-        weights: Tensor | None = None,
+        self, z: Values, prediction: Values, s: SensitiveLike, y: Values = None, weights: Values = None
     ) -> Tensor:
         """Return the penalty of the global batch, the same in all processes; arguments as for a Penalty."""
         return self.evaluate(z, prediction, s, y, weights).total
 
     def evaluate(
-        self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None = None,
-        weights: Tensor | None = None,
+        self, z: Values, prediction: Values, s: SensitiveLike, y: Values = None, weights: Values = None
     ) -> PenaltyValue:
         """Return the total, the value of each term, and the labels of y with too few rows in all."""
         if self._categories is None:
