@@ -1,4 +1,4 @@
-"""What others do: the published methods with their published settings, and what one would try first.
+"""Other methods: the published ones with their published settings, and two simple ones to try first.
 
 The methods differ in the penalty alone and share network, optimiser and batches with FRHSIC, so that a
 comparison is one of penalties. The settings are those of the published experiment scripts; where the paper's
@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive, check_aligned, to_matrix, to_sensitive, to_weights
 from frhsic.dependence import EIPM, GDP, HSIC, Adversary, BinnedMMD, DistanceCovariance
 from frhsic.engine import Training
@@ -77,54 +78,40 @@ class Method:
         Parameters
         ----------
         lam : float, optional
-            Strength of the penalty; None is 1, or 0 without a penalty.
+            The penalty weight; None is 1, or 0 without a penalty.
         epochs : int, default=200
         random_state : int or generator, optional
         """
-        return FRHSICClassifier(
-            lam=self._strength(lam),
-            penalty=copy.deepcopy(self.penalty),
-            epochs=epochs,
-            random_state=random_state,
-            training=_published(),
-        )
+        return FRHSICClassifier(**self._parameters(lam), epochs=epochs, random_state=random_state)
 
     def regressor(
         self, *, lam: float | None = None, epochs: int = 200, random_state: Any = None
     ) -> FRHSICRegressor:
         """Return an unfitted regressor; the parameters are those of :meth:`classifier`."""
         if self.penalty is not None and self.penalty.on == "probability":
-            raise ValueError(
-                f"'{self.name}' must have probabilities to look at. Got a regression. Take Reg-GDP."
-            )
-        return FRHSICRegressor(
-            lam=self._strength(lam),
-            penalty=copy.deepcopy(self.penalty),
-            epochs=epochs,
-            random_state=random_state,
-            training=_published(),
-        )
+            fix = "Take Reg-GDP."
+            raise ArgumentError(self.name, "have probabilities to look at", "a regression", fix)
+        return FRHSICRegressor(**self._parameters(lam), epochs=epochs, random_state=random_state)
 
-    def _strength(self, lam: float | None) -> float:
-        if lam is None:
-            return 0.0 if self.penalty is None else 1.0
-        if self.penalty is None and lam != 0:
-            raise ValueError(
-                f"'lam' must be 0 or None for {self.name}, which has no penalty. Got {lam!r}. "
-                "Take another method."
-            )
-        return lam
+    def _parameters(self, lam: float | None) -> dict[str, Any]:
+        """Return the penalty and how the published scripts train with it.
+
+        Short last batches; sigma_Z is held from each epoch divisible by 20.
+        """
+        if self.penalty is None and lam:
+            must = f"be 0 or None for {self.name}, which has no penalty"
+            raise ArgumentError("lam", must, repr(lam), "Take another method.")
+        return {
+            "lam": (0.0 if self.penalty is None else 1.0) if lam is None else lam,
+            "penalty": copy.deepcopy(self.penalty),
+            "training": Training(every=20, last_batch="keep", scaling="minmax"),
+        }
 
     def __repr__(self) -> str:
         return f"<frhsic.baselines.Method {self.name}>"
 
 
-def _published() -> Training:
-    """Return how the scripts train: short last batches, sigma_Z held from each epoch divisible by 20."""
-    return Training(every=20, last_batch="keep", scaling="minmax")
-
-
-# ---- the eight methods, and Reg-GDP as its definition has it ---------------------------------------------
+# The eight methods, and Reg-GDP as its definition has it.
 
 UNFAIR = Method("Unfair", None)
 FRHSIC = Method("FRHSIC", Penalty(HSIC()))
@@ -137,9 +124,6 @@ ADV = Method("ADV", Penalty(Adversary((50,))))
 MMD = Method("MMD (binned)", Penalty(BinnedMMD(10)))
 LAFTR = Method("LAFTR (binned)", Penalty(Adversary((50,), n_bins=4)))
 DCOR = Method("dCor", Penalty(DistanceCovariance()))
-
-
-# ---- what one would try first ----------------------------------------------------------------------------
 
 
 class Residualizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -159,7 +143,7 @@ class Residualizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # ty
     Attributes
     ----------
     prediction_ : LinearRegression
-        Of S from X; a category of S is an indicator column for each level.
+        Of S from X; a category of S is an indicator column for each category.
     explained_ : LinearRegression
         Of X from that prediction.
 
@@ -193,10 +177,9 @@ class Residualizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # ty
         sample_weight : array of shape (n,), optional
         """
         if sensitive_features is None:
-            raise ValueError(
-                "'sensitive_features' must be passed to fit. Got None. Pass them. Inside a Pipeline or a "
-                "search, first call sklearn.set_config(enable_metadata_routing=True)."
-            )
+            fix = "Pass them. Inside a Pipeline or a search, first call "
+            fix += "sklearn.set_config(enable_metadata_routing=True)."
+            raise ArgumentError("sensitive_features", "be passed to fit", None, fix)
         check_aligned(X=X, sensitive_features=sensitive_features, sample_weight=sample_weight)
         x = to_matrix(X).numpy()
         validate_data(self, X, skip_check_array=True, reset=True)
@@ -224,7 +207,7 @@ class Residualizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # ty
 
 
 def _indicators(s: Sensitive) -> NDArray[np.float64]:
-    """Return the columns of S as numbers: an indicator for each level of a category."""
+    """Return the columns of S as numbers: an indicator for each category."""
     parts = []
     for j, kind in enumerate(s.kinds):
         column = s.values[:, j : j + 1]
@@ -251,7 +234,9 @@ def correlation_remover(columns: Sequence[str | int], *, alpha: float = 1.0) -> 
     >>> correlation_remover(["age"]).sensitive_feature_ids
     ['age']
     """
-    return _fairlearn("preprocessing").CorrelationRemover(sensitive_feature_ids=list(columns), alpha=alpha)
+    return _import_fairlearn("preprocessing").CorrelationRemover(
+        sensitive_feature_ids=list(columns), alpha=alpha
+    )
 
 
 def adversarial_fairness(
@@ -271,7 +256,7 @@ def adversarial_fairness(
     ----------
     task : {"classification", "regression"}, default="classification"
     alpha : float, default=1.0
-        Strength of the adversary.
+        The weight of the adversary.
     epochs : int, default=200
 
     Returns
@@ -284,16 +269,11 @@ def adversarial_fairness(
     256
     """
     if task not in ("classification", "regression"):
-        raise ValueError(
-            f"'task' must be 'classification' or 'regression'. Got {task!r}. Leave it out for the former."
-        )
-    module = _fairlearn("adversarial")
-    kind = (
-        module.AdversarialFairnessClassifier
-        if task == "classification"
-        else module.AdversarialFairnessRegressor
-    )
-    return kind(
+        must = "be 'classification' or 'regression'"
+        raise ArgumentError("task", must, repr(task), "Leave it out for the former.")
+    module = _import_fairlearn("adversarial")
+    classifier, regressor = module.AdversarialFairnessClassifier, module.AdversarialFairnessRegressor
+    return (classifier if task == "classification" else regressor)(
         backend="torch",
         predictor_model=[50, "selu", 50],
         adversary_model=[50, "selu"],
@@ -305,7 +285,7 @@ def adversarial_fairness(
     )
 
 
-def _fairlearn(module: str) -> Any:
+def _import_fairlearn(module: str) -> Any:
     try:
         return importlib.import_module(f"fairlearn.{module}")
     except ImportError as error:

@@ -24,6 +24,8 @@ __all__ = ["Penalty", "PenaltySum", "PenaltyValue", "budget_penalty", "default_p
 
 On: TypeAlias = Literal["representation", "prediction", "probability"]
 Side: TypeAlias = Literal["both", "z", "s"]
+Values: TypeAlias = Tensor | None  # None where no term looks at it
+SensitiveLike: TypeAlias = Tensor | Sensitive
 
 # A label of y with fewer rows in a batch is left out there: the published equal-opportunity training leaves
 # out batches with 10 positives or fewer.
@@ -33,7 +35,7 @@ _NONE = torch.zeros(0, dtype=torch.long)
 
 
 class PenaltyValue(NamedTuple):
-    """The value of a penalty: the ``total``, that of each term, and the labels of y left out."""
+    """The ``total`` of a penalty, the value of each term, and the labels of y left out."""
 
     total: Tensor
     values: tuple[Tensor, ...]
@@ -63,12 +65,7 @@ class _Penalty(nn.Module, ABC):
         """Yield factors and penalties with at most one label of y and one joint set of columns each."""
 
     def forward(
-        self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None = None,
-        weights: Tensor | None = None,
+        self, z: Values, prediction: Values, s: SensitiveLike, y: Values = None, weights: Values = None
     ) -> Tensor:
         """Return the penalty, shape ``(...)``: the leading dimensions of z and prediction.
 
@@ -94,23 +91,18 @@ class _Penalty(nn.Module, ABC):
         return value.total
 
     def evaluate(
-        self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None = None,
-        weights: Tensor | None = None,
+        self, z: Values, prediction: Values, s: SensitiveLike, y: Values = None, weights: Values = None
     ) -> PenaltyValue:
         """Return the same as a call, with the value of each term and what was left out, and no warning."""
         return self._evaluate(self._batch(z, prediction, s, y, weights), None)
 
     def excess(
         self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None,
-        weights: Tensor | None,
+        z: Values,
+        prediction: Values,
+        s: SensitiveLike,
+        y: Values,
+        weights: Values,
         generator: torch.Generator,
     ) -> PenaltyValue:
         """Return what a budget is about: a value that no factor of z changes and independence makes zero.
@@ -143,13 +135,13 @@ class _Penalty(nn.Module, ABC):
 
     def calibrate(
         self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None = None,
+        z: Values,
+        prediction: Values,
+        s: SensitiveLike,
+        y: Values = None,
         generator: torch.Generator | None = None,
         *,
-        weights: Tensor | None = None,
+        weights: Values = None,
         freeze: bool = False,
         side: Side = "both",
         scale_free: bool = False,
@@ -205,14 +197,7 @@ class _Penalty(nn.Module, ABC):
             pairs.append((factor, Penalty(term.dependence, on=term.on, given=given, columns=term.columns)))
         return _sum(pairs)
 
-    def _batch(
-        self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None,
-        weights: Tensor | None,
-    ) -> Batch:
+    def _batch(self, z: Values, prediction: Values, s: SensitiveLike, y: Values, weights: Values) -> Batch:
         s = as_sensitive(s)
         if not self.needs_y:
             return Batch(z, prediction, s, {}, weights)
@@ -502,7 +487,7 @@ def _labels(given: Mapping[str, Any]) -> list[Label]:
     return list(label) if isinstance(label, (list, tuple)) else [label]
 
 
-def as_sensitive(s: Tensor | Sensitive) -> Sensitive:
+def as_sensitive(s: SensitiveLike) -> Sensitive:
     """Return S with names of its columns."""
     if isinstance(s, Sensitive):
         return s

@@ -972,7 +972,7 @@ def test_the_history_tells_each_epoch(name):
     assert int(np.argmin(objectives)) == stopped.best_epoch_
 
 
-def test_too_few_rows_to_set_aside_are_refused():
+def test_too_few_rows_to_hold_out_are_an_error():
     X, y, s = sample()
     with pytest.raises(ValueError, match=r"^'X' must have enough rows to hold out 4"):
         made("FRHSICClassifier", early_stopping=True).fit(X[:10], y[:10], sensitive_features=s[:10])
@@ -980,7 +980,7 @@ def test_too_few_rows_to_set_aside_are_refused():
 
 @pytest.mark.parametrize("encoder", [(6, 3), (50, 50)])
 @pytest.mark.parametrize("name", MODELS)
-def test_four_rows_set_aside_are_enough_and_fewer_are_refused(name, encoder):
+def test_four_held_out_rows_are_enough_and_fewer_are_an_error(name, encoder):
     X, y, s = sample()
     model = made(name, early_stopping=True, encoder=encoder)
     model.fit(X[:40], y[:40], sensitive_features=s[:40])
@@ -989,7 +989,7 @@ def test_four_rows_set_aside_are_enough_and_fewer_are_refused(name, encoder):
         model.fit(X[:30], y[:30], sensitive_features=s[:30])
 
 
-def test_rows_set_aside_hold_the_same_share_of_each_class():
+def test_held_out_rows_hold_the_same_share_of_each_class():
     X, _, s = sample()
     y = (np.arange(100) % 10 == 0).astype(int)
     penalty = Penalty(HSIC(), given="y")

@@ -159,8 +159,8 @@ def test_a_pipeline_of_one_step_stays_a_pipeline():
     assert made.predict(task()[0]).shape == (N,)
 
 
-def test_rows_set_aside_reach_no_model():
-    """Change X and S of the rows that were set aside beyond recognition: the models stay the same."""
+def test_held_out_rows_reach_no_model():
+    """Change X and S of the held-out rows beyond recognition: the models stay the same."""
     X, y, s = task()
     pipe = make_pipeline(Watching(), CLASSIFIER)
     made = search(pipe).fit(X, y, sensitive_features=s)
@@ -186,7 +186,7 @@ def test_held_out_rows_of_ones_own_reach_no_model_and_take_none():
     assert made[0].points_[1].dependence != made[1].points_[1].dependence
 
 
-def test_the_same_share_of_each_class_is_set_aside(monkeypatch):
+def test_the_same_share_of_each_class_is_held_out(monkeypatch):
     X, y, s = task()
     y = (np.arange(N) < 30).astype(int)
     shares = []
@@ -722,7 +722,7 @@ def test_rows_that_do_not_belong_together_are_refused_at_once():
         search(tolerance=0.1).fit(X, y, sensitive_features=s, sample_weight=np.arange(N))
     with pytest.raises(ValueError, match=r"'on' must be 'representation' for an encoder.* Leave it out"):
         search(FRHSICEncoder(**FAST), on="prediction").fit(X, sensitive_features=s)
-    # A column that varies overall, but not among the rows set aside.
+    # A column that varies overall, but not among the held-out rows.
     rare = np.zeros(N)
     rare[0] = 1.0
     with pytest.raises(ValueError, match=r"'sensitive_features' must vary among the held-out rows\. Got"):

@@ -487,12 +487,12 @@ def test_weights_that_left_the_numbers_are_never_given_back(epochs, batch_size):
         run(penalty=Penalty(Breaks("gradient")), epochs=epochs, batch_size=batch_size)
 
 
-def test_trouble_on_the_rows_set_aside_is_told_as_such():
+def test_errors_on_held_out_rows_say_so():
     aside = table(20, seed=1)
     wrong = dataclasses.replace(aside, y=torch.full((20,), math.nan))
     with pytest.raises(TrainingError, match="epoch 0") as caught:
         run(validation=wrong)
-    assert "on the rows set aside" in str(caught.value)
+    assert "on the held-out rows" in str(caught.value)
 
 
 # How to train
@@ -541,12 +541,12 @@ def test_early_stopping_gives_back_the_weights_of_the_best_epoch(penalty):
     assert len(done.history) == best + 4 < 100
     objectives = [record.validation_loss + record.validation_penalty for record in done.history]
     assert best == int(np.argmin(objectives))
-    # Rows set aside draw nothing: training alone up to that epoch gives the same bits.
+    # Held-out rows draw nothing: training alone up to that epoch gives the same bits.
     assert identical(done.net, run(epochs=best + 1, **settings).net)
     assert not done.net.training
 
 
-def test_what_is_measured_on_the_rows_set_aside_is_loss_and_penalty_there():
+def test_what_is_measured_on_held_out_rows_is_loss_and_penalty_there():
     aside = table(60, seed=5, weighted=True)
     done = run(table(weighted=True), validation=aside, epochs=2, batch_size=100, lam=3.0)
     record = done.history[done.best_epoch]
@@ -757,7 +757,7 @@ def test_a_checkpoint_of_an_older_version_is_refused_and_says_what_to_do(tmp_pat
         checkpointed("HSIC", path)
 
 
-def test_other_weights_rows_set_aside_kinds_and_modules_are_other_calls(tmp_path):
+def test_other_weights_held_out_rows_kinds_and_modules_are_other_calls(tmp_path):
     path = tmp_path / "run"
     stopped_at(10, "HSIC", path)
     rows = table()

@@ -34,14 +34,8 @@ class Multipliers:
     stays positive and moves by factors, so that one pace serves measures and data of any size. D and D_0 are
     measured on the same rows at the end of each epoch.
 
-    Parameters
-    ----------
-    budgets : sequence of float
-        b, for every net but the first, the unconstrained one.
-    steps, epochs : int
-        Of an epoch, and in all. For the first tenth of the epochs nothing is constrained.
-    like : Tensor
-        Of the device and the dtype of the nets.
+    ``budgets`` holds b for every net but the first, the unconstrained one. For the first tenth of the epochs
+    nothing is constrained.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from frhsic._checks import ArgumentError
 from frhsic.collectives import all_rows, all_sum, n_processes
 from frhsic.data import Sensitive
 from frhsic.kernels import Kernel, default_kernel
-from frhsic.penalty import Batch, Penalty, PenaltySum, PenaltyValue, Side, as_sensitive
+from frhsic.penalty import Batch, Penalty, PenaltySum, PenaltyValue, SensitiveLike, Side, Values, as_sensitive
 from frhsic.sketching import FeatureHSIC
 
 if TYPE_CHECKING:
@@ -60,25 +60,22 @@ class GlobalBatch(nn.Module):
             )
         for _, term in penalty.pairs:
             if type(term.dependence) is not FeatureHSIC:
-                raise ArgumentError(
-                    "penalty",
-                    "be of FeatureHSIC: a sum over rows can be added up over processes",
-                    type(term.dependence).__name__,
-                    "Write Penalty(FeatureHSIC(...)).",
-                )
+                must = "be of FeatureHSIC: a sum over rows can be added up over processes"
+                fix = "Write Penalty(FeatureHSIC(...))."
+                raise ArgumentError("penalty", must, type(term.dependence).__name__, fix)
         self.penalty = penalty
         self.group = group
         self._categories: Mapping[str, Tensor] | None = None
 
     def calibrate(
         self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None = None,
+        z: Values,
+        prediction: Values,
+        s: SensitiveLike,
+        y: Values = None,
         generator: torch.Generator | None = None,
         *,
-        weights: Tensor | None = None,
+        weights: Values = None,
         freeze: bool = False,
         side: Side = "both",
     ) -> GlobalBatch:
@@ -119,32 +116,19 @@ class GlobalBatch(nn.Module):
         return other
 
     def forward(
-        self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None = None,
-        weights: Tensor | None = None,
+        self, z: Values, prediction: Values, s: SensitiveLike, y: Values = None, weights: Values = None
     ) -> Tensor:
         """Return the penalty of the global batch, the same in all processes; arguments as for a Penalty."""
         return self.evaluate(z, prediction, s, y, weights).total
 
     def evaluate(
-        self,
-        z: Tensor | None,
-        prediction: Tensor | None,
-        s: Tensor | Sensitive,
-        y: Tensor | None = None,
-        weights: Tensor | None = None,
+        self, z: Values, prediction: Values, s: SensitiveLike, y: Values = None, weights: Values = None
     ) -> PenaltyValue:
         """Return the total, the value of each term, and the labels of y with too few rows in all."""
         if self._categories is None:
-            raise ArgumentError(
-                "penalty",
-                "be calibrated, so that all processes have the same scales",
-                "rules",
-                "Call penalty.calibrate(z, prediction, s) in all processes first.",
-            )
+            must = "be calibrated, so that all processes have the same scales"
+            fix = "Call penalty.calibrate(z, prediction, s) in all processes first."
+            raise ArgumentError("penalty", must, "rules", fix)
         s = as_sensitive(s)
         batch = Batch(z, prediction, s, {}, weights)
         if len(s):  # a process without rows has no labels
@@ -219,12 +203,9 @@ class GlobalBatch(nn.Module):
                 continue
             values = values.to(ghosts)
             if not bool(torch.isin(s.values[:, j].double(), values).all()):
-                raise ArgumentError(
-                    "s",
-                    f"have the categories of '{s.names[j]}' that it had in calibrate",
-                    "others",
-                    "Calibrate on rows of all categories, or pass a Sensitive with its categories.",
-                )
+                must = f"have the categories of '{s.names[j]}' that it had in calibrate"
+                fix = "Calibrate on rows of all categories, or pass a Sensitive with its categories."
+                raise ArgumentError("s", must, "others", fix)
             ghosts[:, j] = values[0]
             ghosts[: len(values), j] = values
         return ghosts
@@ -291,12 +272,10 @@ class GlobalBatch(nn.Module):
         mark = int.from_bytes(hashlib.sha256(what.encode()).digest()[:7], "big")
         marks = all_rows(torch.tensor([mark], device=s.values.device), self.group)
         if not bool((marks == mark).all()):
-            raise ArgumentError(
-                "s",
-                "have the same columns, kinds and categories in all processes, and 'penalty' be the same",
-                f"others in {int((marks != mark).sum())} of {n_processes(self.group)}",
-                "Give labels their codes on all rows before these are shared out.",
-            )
+            must = "have the same columns, kinds and categories in all processes, and 'penalty' be the same"
+            got = f"others in {int((marks != mark).sum())} of {n_processes(self.group)}"
+            fix = "Give labels their codes on all rows before these are shared out."
+            raise ArgumentError("s", must, got, fix)
 
 
 class _Part(NamedTuple):

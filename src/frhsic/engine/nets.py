@@ -10,16 +10,14 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from frhsic._checks import ArgumentError
+
 Layers: TypeAlias = Sequence[int] | nn.Module
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
 class Net(nn.Module):
     """An encoder and a head: x ``(n, p)`` -> z ``(n, d)`` -> prediction ``(n, k)``.
-
-    Parameters
-    ----------
-    encoder, head : nn.Module
 
     Examples
     --------
@@ -43,12 +41,7 @@ class Stack(nn.Module):
     """Nets of one architecture, evaluated together: x ``(n, p)`` -> z ``(m, n, d)`` -> ``(m, n, k)``.
 
     Linear layers with activations between them become batched products; other modules are called one after
-    the other, so that every architecture may be stacked.
-
-    Parameters
-    ----------
-    nets : sequence of Net
-        Are copied.
+    the other, so that every architecture may be stacked. The nets are copied.
 
     Examples
     --------
@@ -60,8 +53,8 @@ class Stack(nn.Module):
 
     def __init__(self, nets: Sequence[Net]) -> None:
         super().__init__()
-        self.encoder = _stacked([net.encoder for net in nets])
-        self.head = _stacked([net.head for net in nets])
+        self.encoder = _stack([net.encoder for net in nets])
+        self.head = _stack([net.head for net in nets])
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the representations and the predictions."""
@@ -152,8 +145,8 @@ class _OneByOne(nn.Module):
         ]
 
 
-# What acts on each number by itself, without parameters or memory.
-_ACTIVATIONS = (
+# They act on each number by itself, without parameters or memory.
+_ELEMENTWISE = (
     nn.SELU,
     nn.ReLU,
     nn.ELU,
@@ -167,11 +160,11 @@ _ACTIVATIONS = (
 )
 
 
-def _stacked(modules: Sequence[nn.Module]) -> _Products | _OneByOne:
+def _stack(modules: Sequence[nn.Module]) -> _Products | _OneByOne:
     first = modules[0]
     plain = (
         type(first) is nn.Sequential
-        and all(type(layer) is nn.Linear or type(layer) in _ACTIVATIONS for layer in first)
+        and all(type(layer) is nn.Linear or type(layer) in _ELEMENTWISE for layer in first)
         and any(type(layer) is nn.Linear for layer in first)
         and all(value.requires_grad for value in first.parameters())
         # A layer that stands in two places has its parameters once.
@@ -223,17 +216,15 @@ def make_net(
 
 
 def check_layers(layers: Any, name: str, *, empty: bool) -> tuple[int, ...]:
-    """Return widths of layers, or say what they must be."""
+    """Return widths of layers, or raise ArgumentError."""
     try:
         sizes = tuple(layers)
         good = all(int(size) == size and size >= 1 and not isinstance(size, bool) for size in sizes)
     except (TypeError, ValueError):
         sizes, good = (), False
     if not good or isinstance(layers, str) or not (sizes or empty):
-        raise ValueError(
-            f"'{name}' must be a torch module or a sequence of positive widths. Got {layers!r}. "
-            "Write (50, 50) for the paper's encoder."
-        )
+        must = "be a torch module or a sequence of positive widths"
+        raise ArgumentError(name, must, repr(layers), "Write (50, 50) for the paper's encoder.")
     return tuple(int(size) for size in sizes)
 
 
@@ -259,18 +250,16 @@ def encoded_width(encoder: nn.Module, inputs: int) -> int:
     try:
         z = encoder.eval()(torch.zeros(2, inputs).to(first))
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise ValueError(
-            f"'encoder' must be a module that takes tensors of shape (n, {inputs}) in float32 and float64. "
-            f"Got an error from it: {error}. Make its first layer {inputs} columns wide, its tensors buffers."
-        ) from error
+        must = f"be a module that takes tensors of shape (n, {inputs}) in float32 and float64"
+        fix = f"Make its first layer {inputs} columns wide, its tensors buffers."
+        raise ArgumentError("encoder", must, f"an error from it: {error}", fix) from error
     finally:
         encoder.train(was_training)
     if not isinstance(z, Tensor) or z.ndim != 2 or len(z) != 2 or not z.is_floating_point():
         got = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
-        raise ValueError(
-            f"'encoder' must return a float tensor of shape (n, d) for n rows. Got {got} for 2 rows. "
-            "Flatten what it returns to one row each."
-        )
+        must = "return a float tensor of shape (n, d) for n rows"
+        fix = "Flatten what it returns to one row each."
+        raise ArgumentError("encoder", must, f"{got} for 2 rows", fix)
     return z.shape[1]
 
 

@@ -18,14 +18,8 @@ from frhsic.penalty import PenaltySum
 class Passes:
     """Training in parts: each call is one pass over other rows; net, optimizer and scales stay.
 
-    Parameters
-    ----------
-    net, loss, generator
-        As for :func:`~frhsic.engine.train.train`.
-    rows : Rows
-        The scales of S are fixed on these; they are not trained on, nor kept.
-    options : Options, optional
-        With a constant learning rate and without a checkpoint. ``epochs`` is not read.
+    The scales of S are fixed on the first ``rows``, which are not trained on, nor kept. The options must have
+    a constant learning rate and no checkpoint; ``epochs`` is not read.
 
     Examples
     --------
@@ -48,12 +42,9 @@ class Passes:
     ) -> None:
         options = options or Options()
         if options.training.schedule == "cosine" or options.training.checkpoint is not None:
-            raise ArgumentError(
-                "training",
-                "have a constant rate and no checkpoint where rows come in parts, whose end is not known",
-                repr(options.training),
-                "Leave out 'schedule' and 'checkpoint'; save the model.",
-            )
+            must = "have a constant rate and no checkpoint where rows come in parts, whose end is not known"
+            fix = "Leave out 'schedule' and 'checkpoint'; save the model."
+            raise ArgumentError("training", must, repr(options.training), fix)
         with own_randomness(generator, rows.x.device):
             self._run = Run(net, loss, rows, options, generator)
         self._run.rows = rows[torch.arange(0)]

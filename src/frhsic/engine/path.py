@@ -22,23 +22,14 @@ def train_path(
 ) -> list[Trained]:
     """Train one net for each penalty weight or budget in one stacked pass: shared batches, batched products.
 
-    Every net starts from the weights of ``net`` and becomes what :func:`~frhsic.engine.train.train` would
-    have made of it with the same generator (but for rounding, and for modules that draw random numbers or
-    remember batches).
+    ``options`` have ``lams`` or ``budgets``; all else is as for :func:`~frhsic.engine.train.train`. Every net
+    starts from a copy of the weights of ``net`` and becomes what ``train`` would have made of it with the
+    same generator (but for rounding, and for modules that draw random numbers or remember batches).
 
     With budgets, ``min loss`` subject to ``dependence <= budget * dependence of an unconstrained net``, which
     is trained along and returned first. The dependence is the penalty's :meth:`~frhsic.Penalty.excess` over
     independence, on thousands of rows after every epoch. With ``validation`` the epoch kept is the one of
     least loss on the held-out rows among those within the budget.
-
-    Parameters
-    ----------
-    net : Net
-        Is copied.
-    loss, rows, generator, validation
-        As for :func:`~frhsic.engine.train.train`.
-    options : Options
-        With ``lams`` or with ``budgets``.
 
     Examples
     --------

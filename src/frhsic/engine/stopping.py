@@ -95,12 +95,9 @@ class EarlyStopping:
                     penalties[k] += share * penalty
                 skipped.update(label for label, _ in value.skipped)
         if objective.fixed_s is not None and skipped.total() == len(parts) * len(objective.fixed_s.terms):
-            raise ArgumentError(
-                "validation",
-                "have enough rows of the labels of y that the penalty is given",
-                "too few of each, so that early stopping would not see it",
-                "Hold out more rows, or do not stop early.",
-            )
+            must = "have enough rows of the labels of y that the penalty is given"
+            got = "too few of each, so that early stopping would not see it"
+            raise ArgumentError("validation", must, got, "Hold out more rows, or do not stop early.")
         return losses, penalties, skipped
 
     def _rank(self, k: int, objective: float, relative: float | None) -> tuple[int, float]:

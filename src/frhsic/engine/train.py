@@ -22,21 +22,10 @@ def train(
 ) -> Trained:
     """Minimise E loss + lam * penalty by Adam over minibatches (equation ``frhsic_objective`` of the paper).
 
-    Parameters
-    ----------
-    net : Net
-        Is trained in place.
-    loss : callable
-        ``loss(prediction, y) -> (n,)``, see :mod:`frhsic.engine.nets`.
-    rows : Rows
-        On the device and in the dtype of the net.
-    options : Options, optional
-        With at most one entry in ``lams``.
-    generator : torch.Generator
-        Draws the batches. What the caller's modules draw (dropout) comes from a seed taken from it.
-    validation : Rows, optional
-        Held-out rows: training stops when loss + lam * penalty on them has not improved for
-        ``training.patience`` epochs, and returns the weights of the best one.
+    ``net`` is trained in place; ``rows`` are on its device and in its dtype. ``options`` have at most one
+    entry in ``lams``. ``generator`` draws the batches, and a seed for what the caller's modules draw
+    (dropout). With held-out rows in ``validation``, training stops when loss + lam * penalty on them has not
+    improved for ``training.patience`` epochs, and the weights of the best one are returned.
 
     Examples
     --------

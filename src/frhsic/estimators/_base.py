@@ -130,9 +130,12 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _constraint(self) -> Constraint:
         return Constraint(self.lam, self.budget)
 
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+
     def _fit(self, inputs: Inputs) -> Self:
         """Train one net with the penalty weight or the budget, and keep what was learned."""
-        check_parameters(self)
+        self._check_parameters()
         task = self._task(inputs)
         n = len(task.rows) + (0 if task.validation is None else len(task.validation))
         if self._constraint.penalised and n < _FEW_ROWS:
@@ -157,7 +160,7 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _partial_fit(self, inputs: Inputs) -> Self:
         """Train on the rows of one part, once, and keep what was learned."""
-        check_parameters(self)
+        self._check_parameters()
         check_partial(self)
         if "encoder_" in vars(self):
             validate_data(self, inputs.X, skip_check_array=True, reset=False)

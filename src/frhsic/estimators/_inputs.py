@@ -72,12 +72,8 @@ def read_x(X: Any) -> Tensor:
         with contextlib.suppress(ValueError):  # rows of different lengths: to_matrix raises
             shape = tuple(np.shape(X))
     if shape is not None and len(shape) == 1:
-        raise ArgumentError(
-            "X",
-            "be two-dimensional, a row for each case",
-            "one dimension",
-            "Reshape your data: X.reshape(-1, 1) for one column, X.reshape(1, -1) for one row.",
-        )
+        fix = "Reshape your data: X.reshape(-1, 1) for one column, X.reshape(1, -1) for one row."
+        raise ArgumentError("X", "be two-dimensional, a row for each case", "one dimension", fix)
     if shape is not None and shape[1:] == (0,):
         got = f"0 feature(s) (shape={shape}) while a minimum of 1 is required"
         raise ArgumentError("X", "have at least one column", got, "Pass a column.")
@@ -117,12 +113,9 @@ def _check_categories(s: Sensitive) -> None:
     """Raise ArgumentError if there are so many that a kernel of equality sees next to nothing."""
     for name, labels in zip(s.names, s.categories or (None,) * len(s.names), strict=True):
         if labels is not None and len(labels) > _MOST_CATEGORIES:
-            raise ArgumentError(
-                "sensitive_features",
-                f"have at most {_MOST_CATEGORIES} categories in a column",
-                f"{len(labels)} in '{name}'",
-                "Convert text to numbers if it is one, or group the labels.",
-            )
+            must = f"have at most {_MOST_CATEGORIES} categories in a column"
+            fix = "Convert text to numbers if it is one, or group the labels."
+            raise ArgumentError("sensitive_features", must, f"{len(labels)} in '{name}'", fix)
 
 
 def recode(s: Sensitive | None, first: Sensitive, labels: dict[str, list[Label]]) -> Sensitive:
@@ -160,21 +153,13 @@ def read_target(estimator: object, y: Any) -> NDArray[Any]:
 def settle_classes(classes: Any, before: NDArray[Any] | None) -> NDArray[Any]:
     """Return the classes of a model that learns from parts, any of which may lack some."""
     if classes is None and before is None:
-        raise ArgumentError(
-            "classes",
-            "be passed on the first call to partial_fit, whose rows need not have them all",
-            None,
-            "Pass all classes that y will ever have: classes=[0, 1].",
-        )
+        must = "be passed on the first call to partial_fit, whose rows need not have them all"
+        raise ArgumentError("classes", must, None, "Pass all classes that y will ever have: classes=[0, 1].")
     if classes is None or before is None:
         return np.unique(column_or_1d(before if classes is None else classes))
     if np.unique(column_or_1d(classes)).tolist() != before.tolist():
-        raise ArgumentError(
-            "classes",
-            f"be those of the first call to partial_fit, {before.tolist()[:5]}",
-            "others",
-            "Leave 'classes' out, or begin with a new model.",
-        )
+        must = f"be those of the first call to partial_fit, {before.tolist()[:5]}"
+        raise ArgumentError("classes", must, "others", "Leave 'classes' out, or begin with a new model.")
     return before
 
 

@@ -186,12 +186,8 @@ class FRHSICClassifier(ClassifierMixin, BaseModel):  # type: ignore[misc]
         2
         """
         if isinstance(self.class_weight, str):
-            raise ArgumentError(
-                "class_weight",
-                "be None or a dict for partial_fit: shares of classes are known once all rows are",
-                repr(self.class_weight),
-                "Pass the weights.",
-            )
+            must = "be None or a dict for partial_fit: shares of classes are known once all rows are"
+            raise ArgumentError("class_weight", must, repr(self.class_weight), "Pass the weights.")
         known = settle_classes(classes, vars(self).get("classes_"))
         return self._partial_fit(Inputs(X, y, sensitive_features, sample_weight, known))
 

@@ -48,12 +48,8 @@ def check_parameters(model: BaseModel) -> None:
         raise ArgumentError("device", "be there", "'cuda' where PyTorch finds none", "Use device='cpu'.")
     has_file = model.training is not None and model.training.checkpoint is not None
     if has_file and not isinstance(model.random_state, numbers.Integral):
-        raise ArgumentError(
-            "random_state",
-            "be an integer with Training(checkpoint=...), or no call could go on",
-            type(model.random_state).__name__,
-            "Pass random_state=0.",
-        )
+        must = "be an integer with Training(checkpoint=...), or no call could go on"
+        raise ArgumentError("random_state", must, type(model.random_state).__name__, "Pass random_state=0.")
 
 
 def _check_constraint(model: BaseModel) -> None:
@@ -65,30 +61,18 @@ def _check_constraint(model: BaseModel) -> None:
         fix = "Pass 0 to train without a penalty."
         raise ArgumentError("lam", "be a non-negative number", repr(lam), fix)
     if budget is not None and (not _is_number(budget) or not 0 < budget <= 1):
-        raise ArgumentError(
-            "budget",
-            "lie above 0 and be at most 1: a share of the dependence of the unconstrained model",
-            repr(budget),
-            "Try 0.1, or lam=0 to train without a penalty.",
-        )
+        must = "lie above 0 and be at most 1: a share of the dependence of the unconstrained model"
+        raise ArgumentError("budget", must, repr(budget), "Try 0.1, or lam=0 to train without a penalty.")
 
 
 def check_partial(model: BaseModel) -> None:
     """Raise an error if a parameter needs all rows at once, which ``partial_fit`` does not have."""
     if model.lam is None:
-        raise ArgumentError(
-            "lam",
-            "be given for partial_fit: a budget is a share of what an unconstrained model has on all rows",
-            model._constraint,
-            "Choose lam by a fit on some of the rows.",
-        )
+        must = "be given for partial_fit: a budget is a share of what an unconstrained model has on all rows"
+        raise ArgumentError("lam", must, model._constraint, "Choose lam by a fit on some of the rows.")
     if model.early_stopping:
-        raise ArgumentError(
-            "early_stopping",
-            "be False for partial_fit, which holds out no rows",
-            True,
-            "Judge the model on other rows between calls.",
-        )
+        must = "be False for partial_fit, which holds out no rows"
+        raise ArgumentError("early_stopping", must, True, "Judge the model on other rows between calls.")
 
 
 def _is_number(value: object) -> bool:

@@ -14,7 +14,6 @@ from frhsic.engine.run import own_randomness
 from frhsic.estimators._base import BaseModel
 from frhsic.estimators._inputs import Inputs
 from frhsic.estimators._models import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor
-from frhsic.estimators._parameters import check_parameters
 
 Model = TypeVar("Model", FRHSICClassifier, FRHSICRegressor, FRHSICEncoder)
 
@@ -69,7 +68,7 @@ def fit_path(
         settings = [(0.0, None)] + [(None, budget) for budget in budgets]
     models = [clone(estimator).set_params(lam=lam, budget=budget) for lam, budget in settings]
     for model in models:
-        check_parameters(model)
+        model._check_parameters()
     # The most penalised speaks for all where it matters whether there is a penalty at all.
     first = max(models, key=lambda model: (model.lam is None, model.lam or 0.0))
     if estimator.warm_start:

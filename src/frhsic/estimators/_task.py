@@ -88,12 +88,9 @@ def make_rows(
         rows = rows[(weights > 0).nonzero().squeeze(-1)]
         varies = rows.s is None or bool((rows.s.values != rows.s.values[0]).any(dim=0).all())
         if constraint.penalised and not varies and not later:
-            raise ArgumentError(
-                "sensitive_features",
-                "vary among the rows of positive weight",
-                "a single value",
-                "Give weight to rows in which it differs.",
-            )
+            must = "vary among the rows of positive weight"
+            fix = "Give weight to rows in which it differs."
+            raise ArgumentError("sensitive_features", must, "a single value", fix)
     if rows.weights is not None and bool((rows.weights == rows.weights[0]).all()):
         rows = replace(rows, weights=None)  # equal weights are none, which every estimator takes
     if rows.weights is None:
@@ -107,12 +104,9 @@ def hold_out(rows: Rows, fraction: float, least: int, generator: torch.Generator
     n = len(rows)
     held = round(fraction * n)
     if held < least or n - held < least:
-        raise ArgumentError(
-            "X",
-            f"have enough rows to hold out {least} for early stopping and to train on as many",
-            f"{n}, of which {held} would be held out",
-            "Use early_stopping=False, more rows, or another Training(validation_fraction=...).",
-        )
+        must = f"have enough rows to hold out {least} for early stopping and to train on as many"
+        fix = "Use early_stopping=False, more rows, or another Training(validation_fraction=...)."
+        raise ArgumentError("X", must, f"{n}, of which {held} would be held out", fix)
     order = torch.randperm(n, generator=generator)
     if rows.labels is not None:
         # By the place of a row among those of its class.
@@ -123,12 +117,9 @@ def hold_out(rows: Rows, fraction: float, least: int, generator: torch.Generator
         order = order[place.argsort(stable=True)]
     parts = rows[order[held:]], rows[order[:held]]
     if any(part.loss_weights is not None and not part.loss_weights.sum() > 0 for part in parts):
-        raise ArgumentError(
-            "class_weight",
-            "give weight to some of the rows held out for early stopping and to some of the others",
-            "none in one part",
-            "Use early_stopping=False or more rows.",
-        )
+        must = "give weight to some of the rows held out for early stopping and to some of the others"
+        fix = "Use early_stopping=False or more rows."
+        raise ArgumentError("class_weight", must, "none in one part", fix)
     return parts
 
 
@@ -140,12 +131,8 @@ def choose_penalty(
     no_probabilities = problem.classes is None or problem.y is None
     on_probability = any(term.on == "probability" for _, term in penalty.pairs)
     if constraint.penalised and no_probabilities and on_probability:
-        raise ArgumentError(
-            "penalty",
-            "not be on probabilities where none are predicted",
-            "on='probability'",
-            "Use on='prediction', or a classifier.",
-        )
+        must = "not be on probabilities where none are predicted"
+        raise ArgumentError("penalty", must, "on='probability'", "Use on='prediction', or a classifier.")
     if problem.classes is not None:
         return penalty.relabel({label: float(code) for code, label in enumerate(problem.classes.tolist())})
     if penalty.needs_y and constraint.penalised:

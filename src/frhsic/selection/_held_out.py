@@ -85,12 +85,8 @@ def _read(validation: Any, s: Sensitive, *, needs_y: bool) -> HeldOut:
     like = None if isinstance(s_held, Sensitive) else s
     held_s = to_sensitive(s_held, name="validation", like=like, n_rows=n, rows_of="its X")
     if (held_s.names, held_s.kinds) != (s.names, s.kinds):
-        raise ArgumentError(
-            "validation",
-            "have the sensitive columns of 'sensitive_features', in their order and of their kinds",
-            f"{held_s!r} beside {s!r}",
-            "Pass the same columns.",
-        )
+        must = "have the sensitive columns of 'sensitive_features', in their order and of their kinds"
+        raise ArgumentError("validation", must, f"{held_s!r} beside {s!r}", "Pass the same columns.")
     w = to_weights(*weights, n_rows=n, name="validation") if weights else None
     return HeldOut(x, y, held_s, w)
 
@@ -113,12 +109,9 @@ def _split(
     held_s = s[torch.from_numpy(held)]
     for name, column in zip(s.names, held_s.values.T, strict=True):
         if bool((column == column[0]).all()):
-            raise ArgumentError(
-                "sensitive_features",
-                "vary among the held-out rows",
-                f"a single value of '{name}' in all {len(held)}",
-                "Leave the column out, or hold out more rows.",
-            )
+            got = f"a single value of '{name}' in all {len(held)}"
+            fix = "Leave the column out, or hold out more rows."
+            raise ArgumentError("sensitive_features", "vary among the held-out rows", got, fix)
     kept = TrainingRows(*(_take(part, train) for part in (rows.x, rows.y, rows.s, rows.w)))
     return kept, HeldOut(_take(rows.x, held), _take(rows.y, held), held_s, _take(rows.w, held))
 
