@@ -7,23 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.model_selection import (
-    GroupKFold,
-    KFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    cross_val_predict,
-)
-from sklearn.neural_network import MLPClassifier, MLPRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from frhsic.auditing._results import Recovered, Representation, Transfer
@@ -93,6 +76,17 @@ def represented(
 
 
 def _heads(labels: bool, seed: int) -> list[tuple[str, Any]]:
+    from sklearn.ensemble import (
+        HistGradientBoostingClassifier,
+        HistGradientBoostingRegressor,
+        RandomForestClassifier,
+        RandomForestRegressor,
+    )
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     scaled = StandardScaler()
     if labels:
         return [
@@ -128,6 +122,8 @@ def _recovered(
 def _r2(
     kind: str, z: NDArray[np.float64], s: Sensitive, w: Tensor | None, seed: int, groups: Tensor | None
 ) -> float:
+    from sklearn import model_selection as selection
+
     labels = s.kinds == ("categorical",)
     target = s.values[:, 0].numpy()
     if labels:
@@ -139,10 +135,11 @@ def _r2(
     model = dict(_heads(labels, seed))[kind]
     folds: Any
     if groups is None:
-        folds = (StratifiedKFold if labels else KFold)(_FOLDS, shuffle=True, random_state=seed)
+        plain = selection.StratifiedKFold if labels else selection.KFold
+        folds = plain(_FOLDS, shuffle=True, random_state=seed)
     else:  # rows stand in random order of their groups already
-        folds = (StratifiedGroupKFold if labels else GroupKFold)(_FOLDS)
-    predicted = cross_val_predict(
+        folds = (selection.StratifiedGroupKFold if labels else selection.GroupKFold)(_FOLDS)
+    predicted = selection.cross_val_predict(
         model,
         z,
         target,

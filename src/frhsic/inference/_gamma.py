@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.special import gammainc, gammaincc, gammaincinv
 from torch import Tensor
 
 from frhsic.kernels import Kernel
@@ -57,3 +60,17 @@ def null_moments(z: Tensor, s: Tensor, kernel_z: Kernel, kernel_s: Kernel) -> Nu
         mean=spread_z * spread_s / n,
         variance=2.0 * (n - 4) * (n - 5) / (pairs * (n - 2) * (n - 3)) * float(squares) / pairs,
     )
+
+
+def gamma_tail(x: float, mean: float, variance: float) -> float:
+    """Return P(a gamma law of this mean and variance > x)."""
+    # Not scipy.stats: importing it takes longer than a test.
+    return float(gammaincc(mean**2 / variance, max(x, 0.0) / (variance / mean)))
+
+
+def log_gamma_tail(x: NDArray[np.float64], a: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log P(a gamma law of shape a > x), from the smaller one of both tails."""
+    x = np.maximum(x, 0.0)
+    with np.errstate(divide="ignore"):
+        logs = np.where(x > gammaincinv(a, 0.5), np.log(gammaincc(a, x)), np.log1p(-gammainc(a, x)))
+    return logs + 0.0  # no negative zero

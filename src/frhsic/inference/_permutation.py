@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy import special, stats
+from scipy import special
 from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence
+from frhsic.inference._gamma import log_gamma_tail
 from frhsic.inference._pairings import Pairing, Side
 from frhsic.kernels import Gaussian, Linear, OnColumns, default_kernel
 from frhsic.kernels._scale import median_bandwidth
@@ -454,7 +455,7 @@ def tails(values: Tensor) -> Tensor:
     flat = (variance <= 1e-28 * mean.square()) | (mean <= 0)
     mean, variance = torch.where(flat, 1.0, mean), torch.where(flat, 1.0, variance)
     a, x = (mean.square() / variance).expand_as(values).numpy(), (values * mean / variance).numpy()
-    logs = stats.gamma.logsf(x, a)
+    logs = log_gamma_tail(x, a)
     # Below the floats: the head of the asymptotic series, log(x^(a-1) e^-x / Gamma(a)) - log(1 - (a-1)/x).
     low = np.isinf(logs)
     a, x = a[low], x[low]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import torch
-from scipy import stats
 from scipy.special import stdtrit
 from torch import Tensor
 
@@ -15,6 +14,7 @@ from frhsic._text import number
 from frhsic.data import Label, check_kept
 from frhsic.dependence import HSIC
 from frhsic.inference._embedding import by_chance
+from frhsic.inference._gamma import gamma_tail
 from frhsic.inference._pairings import LARGEST, Pairing, Side
 from frhsic.inference._permutation import MIN_LEVEL, Stratum, rank_pvalue, wild_values
 from frhsic.inference._results import Interval, TestResult
@@ -102,7 +102,7 @@ def sketched_test(
         pvalue, draws = 1.0, draws[:0]
     elif method == "gamma":
         variance = math.fsum(share**2 * law.variance for share, law in pairs)
-        pvalue = float(stats.gamma.sf(statistic + mean, mean**2 / variance, scale=variance / mean))
+        pvalue = gamma_tail(statistic + mean, mean, variance)
     else:
         ranked = math.fsum(share * law.ranked for share, law in pairs)
         # Sums of a sketch may be of float32: what is equal in exact arithmetic is apart by its digits.

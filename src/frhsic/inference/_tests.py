@@ -9,7 +9,6 @@ from numbers import Integral
 from typing import Literal
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from frhsic.data import (
@@ -26,7 +25,7 @@ from frhsic.data import (
 from frhsic.dependence import HSIC, Dependence, DistanceCovariance
 from frhsic.inference._curve import MIN_GROUPS
 from frhsic.inference._embedding import as_hsic
-from frhsic.inference._gamma import null_moments
+from frhsic.inference._gamma import gamma_tail, null_moments
 from frhsic.inference._permutation import (
     MIN_LEVEL,
     RANK_Z,
@@ -497,9 +496,7 @@ def _gamma(
         mean += stratum.share * moments.mean
         variance += stratum.share**2 * moments.variance
     degenerate = not (mean > 0 and variance > 0)
-    pvalue = (
-        1.0 if degenerate else float(stats.gamma.sf(statistic, mean**2 / variance, scale=variance / mean))
-    )
+    pvalue = 1.0 if degenerate else gamma_tail(statistic, mean, variance)
     return TestResult(
         statistic=statistic,
         pvalue=pvalue,
