@@ -31,6 +31,8 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
+
 __all__ = [
     "Kind",
     "Label",
@@ -111,24 +113,28 @@ class Sensitive:
         # Lengths only: training builds one of these for every batch.
         q = self.values.shape[-1] if self.values.ndim == 2 else -1
         if not (q == len(self.names) == len(self.kinds) and len(self.categories) in (0, q)):
-            raise ValueError(
-                "'values' must be (n, q) with q names and q kinds (and q or no categories). "
-                f"Got shape {tuple(self.values.shape)}, {len(self.names)} names, {len(self.kinds)} kinds and "
-                f"{len(self.categories)} categories. Give each column its own name and kind."
+            raise ArgumentError(
+                "values",
+                "be (n, q) with q names and q kinds (and q or no categories)",
+                f"shape {tuple(self.values.shape)}, {len(self.names)} names, {len(self.kinds)} kinds and "
+                f"{len(self.categories)} categories",
+                "Give each column its own name and kind.",
             )
 
         if not set(self.kinds) <= {"continuous", "categorical"}:
-            raise ValueError(
-                f"'kinds' must be 'continuous' or 'categorical' for each column. Got {list(self.kinds)}. "
-                "Numbers are continuous, labels categorical."
+            raise ArgumentError(
+                "kinds",
+                "be 'continuous' or 'categorical' for each column",
+                list(self.kinds),
+                "Numbers are continuous, labels categorical.",
             )
 
     @classmethod
     def of(cls, values: Tensor) -> Sensitive:
         """Take a plain tensor ``(n,)`` or ``(n, q)`` as continuous columns "s", or "s0", "s1", ... ."""
         if values.ndim not in (1, 2):
-            raise ValueError(
-                f"'s' must be (n,) or (n, q). Got shape {tuple(values.shape)}. Flatten it to one row each."
+            raise ArgumentError(
+                "s", "be (n,) or (n, q)", f"shape {tuple(values.shape)}", "Flatten it to one row each."
             )
         values = values.unsqueeze(-1) if values.ndim == 1 else values
         q = values.shape[1]
@@ -152,9 +158,11 @@ class Sensitive:
         """Take columns by name, in the order given."""
         unknown = [name for name in names if name not in self.names]
         if isinstance(names, str) or unknown or not names:
-            raise ValueError(
-                f"'names' must be a list of names among {list(self.names)}. Got {names!r}. "
-                "Use the names of the sensitive columns."
+            raise ArgumentError(
+                "names",
+                f"be a list of names among {list(self.names)}",
+                f"{names!r}",
+                "Use the names of the sensitive columns.",
             )
         picked = [self.names.index(name) for name in names]
         return Sensitive(
@@ -204,10 +212,12 @@ def _dense(x: Any, name: str) -> _Array:
     """Return a scipy sparse matrix as an array, unless that would fill the memory."""
     size = 8.0 * math.prod(x.shape)
     if size > _MOST_DENSE:
-        raise ValueError(
-            f"'{name}' must take at most {_MOST_DENSE / 2**30:.0f} GB as dense numbers. Got a sparse matrix "
-            f"of shape {tuple(x.shape)}, which takes {size / 2**30:,.0f} GB. Leave out rare columns, for "
-            "example with OneHotEncoder(min_frequency=...), or pass fewer rows at a time."
+        raise ArgumentError(
+            name,
+            f"take at most {_MOST_DENSE / 2**30:.0f} GB as dense numbers",
+            f"a sparse matrix of shape {tuple(x.shape)}, which takes {size / 2**30:,.0f} GB",
+            "Leave out rare columns, for example with OneHotEncoder(min_frequency=...), or "
+            "pass fewer rows at a time.",
         )
     array: _Array = x.toarray()
     return array
@@ -285,10 +295,10 @@ def to_weights(
     weights = to_vector(sample_weight, name=name, n_rows=n_rows, rows_of=rows_of)
     negative = int((weights < 0).sum())
     if negative:
-        raise ValueError(f"'{name}' must not be negative. Got {negative} negative weights. Set them to zero.")
+        raise ArgumentError(name, "not be negative", f"{negative} negative weights", "Set them to zero.")
     if not weights.sum() > 0:
-        raise ValueError(
-            f"'{name}' must have a positive sum. Got only zeros. Give at least one row a positive weight."
+        raise ArgumentError(
+            name, "have a positive sum", "only zeros", "Give at least one row a positive weight."
         )
     return weights
 
@@ -326,9 +336,11 @@ def to_groups(groups: object, *, n_rows: int, rows_of: str = "X", name: str = "g
     _check_rows(block, name, n_rows, rows_of)
     labels, codes = _factor(_settle(block, name), name)
     if len(labels) < 2:
-        raise ValueError(
-            f"'{name}' must have at least two different labels. Got one in all {n_rows:,} rows. "
-            "Pass the column that tells independent units apart, such as a customer number."
+        raise ArgumentError(
+            name,
+            "have at least two different labels",
+            f"one in all {n_rows:,} rows",
+            "Pass the column that tells independent units apart, such as a customer number.",
         )
     if len(labels) == n_rows:
         return None
@@ -393,9 +405,11 @@ def to_sensitive(
     tensor([1., 0.], dtype=torch.float64)
     """
     if like is not None and kinds is not None:
-        raise ValueError(
-            "'kinds' must be None where 'like' fixes the kinds. Got both. Leave 'kinds' out, or set it when "
-            "the earlier columns are read."
+        raise ArgumentError(
+            "kinds",
+            "be None where 'like' fixes the kinds",
+            "both",
+            "Leave 'kinds' out, or set it when the earlier columns are read.",
         )
     if isinstance(s, Sensitive):
         return _as_read(s, name, kinds, like, n_rows, rows_of, min_rows, allow_constant)
@@ -415,9 +429,11 @@ def to_sensitive(
     values, categories = [], []
     for column, kind, labels in zip(given.values(), chosen, known, strict=True):
         if kind == "categorical" and like is not None and labels is None:
-            raise ValueError(
-                f"'like' must carry the labels of its categorical columns. Got none{column.place}. "
-                "Make it with 'to_sensitive'."
+            raise ArgumentError(
+                "like",
+                "carry the labels of its categorical columns",
+                f"none{column.place}",
+                "Make it with 'to_sensitive'.",
             )
         encoded, found = _encode(column, kind, labels, name)
         if not allow_constant and encoded.min() == encoded.max():
@@ -438,9 +454,11 @@ def _as_read(
     allow_constant: bool,
 ) -> Sensitive:
     if kinds is not None or like is not None:
-        raise ValueError(
-            f"'{name}' must not be a Sensitive where 'kinds' or 'like' is given: its kinds are chosen. "
-            "Got one. Leave them out, or pass the columns as they were before."
+        raise ArgumentError(
+            name,
+            "not be a Sensitive where 'kinds' or 'like' is given: its kinds are chosen",
+            "one",
+            "Leave them out, or pass the columns as they were before.",
         )
     values = s.values.detach().cpu().double()
     _check_rows(_Block(values.numpy()), name, n_rows, rows_of, min_rows)
@@ -472,7 +490,8 @@ def check_aligned(**arguments: object) -> None:
     >>> check_aligned(z=score, s=score.sort_values(ascending=False))
     Traceback (most recent call last):
     ...
-    ValueError: 's' must have its rows in the order of 'z'. Got an index with the same labels in another \
+    frhsic._checks.ArgumentError: 's' must have its rows in the order of 'z'. Got an index \
+with the same labels in another \
 order. Align it with 's.loc[z.index]', or pass '.to_numpy()' if rows belong together as they stand.
     """
     first: dict[str, Any] = {}
@@ -481,10 +500,12 @@ order. Align it with 's.loc[z.index]', or pass '.to_numpy()' if rows belong toge
         for index in filter(lambda index: index is not None, map(_index_of, columns)):
             for other, before in first.items():
                 if _in_another_order(before, index):
-                    raise ValueError(
-                        f"'{name}' must have its rows in the order of '{other}'. Got an index with the same "
-                        f"labels in another order. Align it with '{name}.loc[{other}.index]', or pass "
-                        "'.to_numpy()' if rows belong together as they stand."
+                    raise ArgumentError(
+                        name,
+                        f"have its rows in the order of '{other}'",
+                        "an index with the same labels in another order",
+                        f"Align it with '{name}.loc[{other}.index]', or pass "
+                        "'.to_numpy()' if rows belong together as they stand.",
                     )
             first.setdefault(name, index)
 
@@ -602,14 +623,16 @@ def check_kept(kept: int, total: int, *, n_labels: int, min_rows: int, name: str
     >>> check_kept(14, 2_000, n_labels=1_987, min_rows=8)
     Traceback (most recent call last):
     ...
-    ValueError: 'given' must be labels that most rows share with at least 7 others. Got 1,987 different \
+    frhsic._checks.ArgumentError: 'given' must be labels that most rows share with at least 7 \
+others. Got 1,987 different \
 labels, and 1,986 of 2,000 rows would be left out. Cut a number into a few bins, or merge rare labels.
     """
     if 2 * kept < total:
-        raise ValueError(
-            f"'{name}' must be labels that most rows share with at least {min_rows - 1} others. "
-            f"Got {n_labels:,} different labels, and {total - kept:,} of {total:,} rows would be left out. "
-            "Cut a number into a few bins, or merge rare labels."
+        raise ArgumentError(
+            name,
+            f"be labels that most rows share with at least {min_rows - 1} others",
+            f"{n_labels:,} different labels, and {total - kept:,} of {total:,} rows would be left out",
+            "Cut a number into a few bins, or merge rare labels.",
         )
 
 
@@ -696,8 +719,8 @@ def to_generator(random_state: object = None) -> torch.Generator:
             f"Got '{type(random_state).__name__}'. Pass an integer for a repeatable result."
         )
     if not 0 <= random_state < 2**63:
-        raise ValueError(
-            "'random_state' must lie between 0 and 2**63 - 1. Got an integer outside. Pass a smaller one."
+        raise ArgumentError(
+            "random_state", "lie between 0 and 2**63 - 1", "an integer outside", "Pass a smaller one."
         )
     return generator.manual_seed(int(random_state))
 
@@ -733,12 +756,14 @@ def _read(x: object, name: str, place: str = "") -> list[_Block]:
     if len(set(titles)) < len(titles):
         raise ValueError(_twice(name))
     if not blocks or blocks[0].array.shape[1:] == (0,):
-        raise ValueError(f"'{name}' must have at least one column{place}. Got none. Pass a column.")
+        raise ArgumentError(name, f"have at least one column{place}", "none", "Pass a column.")
     lengths = {len(block.array) for block in blocks}
     if len(lengths) > 1:
-        raise ValueError(
-            f"'{name}' must have columns of equal length. Got {min(lengths)} to {max(lengths)} rows. "
-            "Drop or align the missing rows first."
+        raise ArgumentError(
+            name,
+            "have columns of equal length",
+            f"{min(lengths)} to {max(lengths)} rows",
+            "Drop or align the missing rows first.",
         )
     return blocks
 
@@ -777,9 +802,11 @@ def _series(series: nw.Series[Any], title: str | None, name: str) -> _Block:
     dtype, place = series.dtype, _place(title)
     labelled = isinstance(dtype, (nw.Categorical, nw.Enum))
     if dtype.is_nested():
-        raise ValueError(
-            f"'{name}' must hold one number or label per row{place}. Got nested entries. "
-            "Unnest them into columns or pass a two-dimensional array."
+        raise ArgumentError(
+            name,
+            f"hold one number or label per row{place}",
+            "nested entries",
+            "Unnest them into columns or pass a two-dimensional array.",
         )
     try:
         if labelled:
@@ -822,20 +849,22 @@ def _array(x: object, name: str, place: str) -> _Array:
 def _check_array(array: _Array, name: str, place: str) -> _Array:
     """Insist on one or two dimensions of booleans, numbers or objects; text becomes objects."""
     if array.ndim not in (1, 2):
-        raise ValueError(
-            f"'{name}' must have one or two dimensions{place}. Got shape {array.shape}. "
-            "Reshape it to (rows, columns)."
+        raise ArgumentError(
+            name,
+            f"have one or two dimensions{place}",
+            f"shape {array.shape}",
+            "Reshape it to (rows, columns).",
         )
     if array.dtype.kind in _REFUSED:
         found, cure = _REFUSED[array.dtype.kind]
-        raise ValueError(f"'{name}' must hold numbers or labels{place}. Got {found}. {cure}")
+        raise ArgumentError(name, f"hold numbers or labels{place}", found, cure)
     return array if array.dtype.kind in "biufO" else array.astype(object)
 
 
 def _one_column(x: object, name: str, place: str = "") -> _Block:
     columns = [column for block in _read(x, name, place) for column in block.columns()]
     if len(columns) > 1:
-        raise ValueError(f"'{name}' must be a single column{place}. Got {len(columns)}. Choose one of them.")
+        raise ArgumentError(name, f"be a single column{place}", len(columns), "Choose one of them.")
     return columns[0]
 
 
@@ -844,12 +873,11 @@ def _check_rows(
 ) -> None:
     n = len(block.array)
     if n_rows is not None and n != n_rows:
-        raise ValueError(
-            f"'{name}' must have {n_rows} rows like '{rows_of}'. Got {n}. "
-            "Drop or align the missing rows first."
+        raise ArgumentError(
+            name, f"have {n_rows} rows like '{rows_of}'", n, "Drop or align the missing rows first."
         )
     if n < max(min_rows, 1):
-        raise ValueError(f"'{name}' must have at least {max(min_rows, 1)} rows. Got {n}. Pass more rows.")
+        raise ArgumentError(name, f"have at least {max(min_rows, 1)} rows", n, "Pass more rows.")
 
 
 def _sort(kind: type) -> str:
@@ -912,10 +940,12 @@ def _numbers(block: _Block, name: str, dtype: torch.dtype = torch.float64) -> _A
     if block.array.dtype == object:
         found = None if block.labelled else _count_numbers(block.array.ravel().tolist())
         if found is not None and found.mostly:
-            raise ValueError(f"'{name}' must hold numbers{block.place}. Got {found}. {found.cure}.")
-        raise ValueError(
-            f"'{name}' must hold numbers{block.place}. Got {'categories' if block.labelled else 'strings'}. "
-            "Encode them as numbers first; frhsic.TableEncoder does."
+            raise ArgumentError(name, f"hold numbers{block.place}", found, f"{found.cure}.")
+        raise ArgumentError(
+            name,
+            f"hold numbers{block.place}",
+            "categories" if block.labelled else "strings",
+            "Encode them as numbers first; frhsic.TableEncoder does.",
         )
     largest = min(_LARGEST, torch.finfo(dtype).max ** 0.5)
     with np.errstate(all="ignore"):
@@ -927,9 +957,11 @@ def _numbers(block: _Block, name: str, dtype: torch.dtype = torch.float64) -> _A
     if np.isnan(low):
         raise _missing(np.isnan(array), name, block.place)
     if np.isinf(low) or np.isinf(high):
-        raise ValueError(
-            f"'{name}' must be finite{block.place}. Got {int(np.isinf(array).sum())} infinite values (inf). "
-            "Drop or replace them first."
+        raise ArgumentError(
+            name,
+            f"be finite{block.place}",
+            f"{int(np.isinf(array).sum())} infinite values (inf)",
+            "Drop or replace them first.",
         )
     raise _too_large(largest, name, block.place)
 
@@ -976,9 +1008,11 @@ def _encode(
         parsed = [_parse(label) for label in labels]
         wrong = [label for label, v in zip(labels, parsed, strict=True) if not math.isfinite(v)]
         if wrong:
-            raise ValueError(
-                f"'{name}' must hold numbers{column.place}, because its kind is \"continuous\". "
-                f'Got {_show(wrong)}. Mend these entries or make the column "categorical".'
+            raise ArgumentError(
+                name,
+                f'hold numbers{column.place}, because its kind is "continuous"',
+                _show(wrong),
+                'Mend these entries or make the column "categorical".',
             )
         return _numbers(_Block(np.array(parsed)[codes], column.name), name), None
     if known is None:
@@ -986,9 +1020,11 @@ def _encode(
     code = {label: j for j, label in enumerate(known)}
     unseen = [label for label in labels if label not in code]
     if unseen:
-        raise ValueError(
-            f"'{name}' must hold the known categories only{column.place}: {_show(known)}. "
-            f"Got also {_show(unseen)}. Drop or recode these rows, or fit again on data that contain them."
+        raise ArgumentError(
+            name,
+            f"hold the known categories only{column.place}: {_show(known)}",
+            f"also {_show(unseen)}",
+            "Drop or recode these rows, or fit again on data that contain them.",
         )
     return np.array([code[label] for label in labels], dtype=np.float64)[codes], known
 
@@ -1060,10 +1096,11 @@ def _refuse_text_numbers(column: _Block, key: str, name: str) -> None:
         return
     possible = ("categorical",) if found.others else ("continuous", "categorical")
     kinds = [f"kinds={{'{key}': '{kind}'}}" for kind in possible]
-    raise ValueError(
-        f"'{name}' must hold numbers or labels{column.place}, not text that is mostly numbers: its kind "
-        f"would be a guess. Got {found}. {found.cure}, or say what it is: {' or '.join(kinds)}, "
-        "here or in frhsic.data.to_sensitive."
+    raise ArgumentError(
+        name,
+        f"hold numbers or labels{column.place}, not text that is mostly numbers: its kind would be a guess",
+        found,
+        f"{found.cure}, or say what it is: {' or '.join(kinds)}, here or in frhsic.data.to_sensitive.",
     )
 
 
@@ -1082,12 +1119,12 @@ def _choose_kinds(kinds: object, given: Mapping[str, _Block]) -> tuple[Kind, ...
     }
     for key, kind in (kinds or {}).items():
         if str(key) not in given:
-            raise ValueError(
-                f"'kinds' must name columns among {_show(list(given))}. Got {_show([key])}. Correct the name."
+            raise ArgumentError(
+                "kinds", f"name columns among {_show(list(given))}", _show([key]), "Correct the name."
             )
         if not isinstance(kind, str) or kind not in ("continuous", "categorical"):
-            raise ValueError(
-                f"'kinds' must be 'continuous' or 'categorical'. Got {_show([kind])}. Choose one of the two."
+            raise ArgumentError(
+                "kinds", "be 'continuous' or 'categorical'", _show([kind]), "Choose one of the two."
             )
         chosen[str(key)] = "continuous" if kind == "continuous" else "categorical"
     return tuple(chosen.values())
@@ -1098,9 +1135,11 @@ def _match(given: dict[str, _Block], like: Sensitive, name: str) -> dict[str, _B
     if len(given) == len(like.names) == 1 and all(column.name is None for column in given.values()):
         return dict(zip(like.names, given.values(), strict=True))
     if set(given) != set(like.names):
-        raise ValueError(
-            f"'{name}' must have the columns {_show(like.names)} as before. Got {_show(list(given))}. "
-            "Add, drop or rename columns."
+        raise ArgumentError(
+            name,
+            f"have the columns {_show(like.names)} as before",
+            _show(list(given)),
+            "Add, drop or rename columns.",
         )
     return {key: given[key] for key in like.names}
 
@@ -1118,9 +1157,11 @@ def _wanted(only: object, labels: tuple[Label, ...]) -> set[object]:
         ) from None
     absent = sorted(str(label) for label in wanted - set(labels))
     if absent or not wanted:
-        raise ValueError(
-            f"'only' must name labels that occur, among {_show(labels)}. Got {_show(absent) or 'none'}. "
-            "Correct the labels or leave 'only' out."
+        raise ArgumentError(
+            "only",
+            f"name labels that occur, among {_show(labels)}",
+            _show(absent) or "none",
+            "Correct the labels or leave 'only' out.",
         )
     return wanted
 
@@ -1128,16 +1169,20 @@ def _wanted(only: object, labels: tuple[Label, ...]) -> set[object]:
 def _missing(mask: _Array, name: str, place: str) -> ValueError:
     row = int(mask.reshape(len(mask), -1).any(axis=1).argmax())
     fill = "; frhsic.TableEncoder fills them" if name == "X" else ""
-    return ValueError(
-        f"'{name}' must have no missing values{place}. Got {int(mask.sum())} (None, NaN, NaT or NA), "
-        f"the first in row {row}. Drop or fill these rows first{fill}."
+    return ArgumentError(
+        name,
+        f"have no missing values{place}",
+        f"{int(mask.sum())} (None, NaN, NaT or NA), the first in row {row}",
+        f"Drop or fill these rows first{fill}.",
     )
 
 
 def _too_large(largest: float, name: str, place: str) -> ValueError:
-    return ValueError(
-        f"'{name}' must stay within {largest:.0e} in size{place}, so that squares stay finite. "
-        "Got a larger number. Rescale it, for example to unit variance."
+    return ArgumentError(
+        name,
+        f"stay within {largest:.0e} in size{place}, so that squares stay finite",
+        "a larger number",
+        "Rescale it, for example to unit variance.",
     )
 
 
@@ -1149,9 +1194,11 @@ def _unreadable(x: object, name: str, place: str) -> TypeError:
 
 
 def _constant(name: str, place: str, n: int) -> ValueError:
-    return ValueError(
-        f"'{name}' must vary{place}. Got a single value in all {n} rows. "
-        "Leave the column out or pass rows in which it differs."
+    return ArgumentError(
+        name,
+        f"vary{place}",
+        f"a single value in all {n} rows",
+        "Leave the column out or pass rows in which it differs.",
     )
 
 
@@ -1176,7 +1223,9 @@ def _show(labels: Sequence[object]) -> str:
 def refuse_not_finite(s: Sensitive) -> None:
     """Refuse values that cannot be sorted into bins or neighbourhoods."""
     if not bool(torch.isfinite(s.values).all()):
-        raise ValueError(
-            "'s' must be finite. Got missing or infinite values. "
-            "Drop those rows first; frhsic.data.to_sensitive says which column has them."
+        raise ArgumentError(
+            "s",
+            "be finite",
+            "missing or infinite values",
+            "Drop those rows first; frhsic.data.to_sensitive says which column has them.",
         )

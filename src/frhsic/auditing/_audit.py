@@ -8,7 +8,7 @@ from importlib.metadata import version
 import torch
 from torch import Tensor
 
-from frhsic._checks import check_confidence_level
+from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic._progress import Progress
 from frhsic.auditing._claims import Evidence, Shares, adjust, claims_of, rejects, signed_about_zero
 from frhsic.auditing._parts import (
@@ -223,9 +223,11 @@ def _subject(scores: object) -> tuple[Tensor, tuple[str, ...]]:
         z = z[:, 1:]
         return z, ("Two columns that sum to one are probabilities: the second is the score.",)
     if bool((z == z[0]).all()):
-        raise ValueError(
-            "'scores' must have more than one value. Got the same in every row. "
-            "A constant depends on nothing; pass the scores before they are rounded or thresholded."
+        raise ArgumentError(
+            "scores",
+            "have more than one value",
+            "the same in every row",
+            "A constant depends on nothing; pass the scores before they are rounded or thresholded.",
         )
     return z, ()
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic._progress import Progress
 from frhsic.auditing._claims import Shares, Signed, draws_for, error_of_mean, permutations_for, signed
 from frhsic.auditing._results import Measured
@@ -47,10 +48,11 @@ def refuse_identifiers(s: Sensitive, n: int) -> None:
     labels = s.categories or (None,) * len(s.names)
     for name, known in zip(s.names, labels, strict=True):
         if known is not None and len(known) > max(2, n // 10):
-            raise ValueError(
-                f"'sensitive_features' must have few labels in a categorical column. Got {len(known):,} in "
-                f"{n:,} rows of '{name[:_LONGEST]}', as an identifier has. Leave the column out, merge "
-                "labels, or pass numbers as numbers."
+            raise ArgumentError(
+                "sensitive_features",
+                "have few labels in a categorical column",
+                f"{len(known):,} in {n:,} rows of '{name[:_LONGEST]}', as an identifier has",
+                "Leave the column out, merge labels, or pass numbers as numbers.",
             )
 
 

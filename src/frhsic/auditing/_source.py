@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from frhsic._checks import ArgumentError
 from frhsic.auditing._audit import audit
 from frhsic.auditing._parts import LABELS
 from frhsic.auditing._results import Audit
@@ -128,9 +129,11 @@ def _sensitive(sample: Any, kinds: Mapping[str, str]) -> Sensitive:
     plain = to_sensitive(sample, rows_of="scores", numeric_labels=True)
     for name, kind, own in zip(s.names, s.kinds, plain.kinds, strict=True):
         if kind != own:
-            raise ValueError(
-                f"'kinds' must be {own!r} for column '{name}' where rows are sketched. Got {kind!r}. "
-                "Write numbers as numbers and labels as text."
+            raise ArgumentError(
+                "kinds",
+                f"be {own!r} for column '{name}' where rows are sketched",
+                f"{kind!r}",
+                "Write numbers as numbers and labels as text.",
             )
     return s
 

@@ -283,9 +283,9 @@ def _choose_engine(name: str, source: Source) -> Any:
 
 
 def _redact(file: str) -> str:
-    from frhsic.sources._stores import shown
+    from frhsic.sources import redact_url
 
-    return shown(file)
+    return redact_url(file)
 
 
 def _find_label(request: _Request, table: pa.Table) -> Any:

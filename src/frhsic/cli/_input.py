@@ -32,6 +32,8 @@ def read_columns(
     """Read the columns that options name, or all columns."""
     from frhsic.sources import column_names, read_table
 
+    if file.is_dir():
+        raise ArgumentError("FILE", "be a regular file", "a directory", "Pass the path of a file.")
     check_columns(column_names(file), options)
     for name in options.get("--sensitive") or ():
         if name == options.get("--target"):
@@ -44,12 +46,12 @@ def read_columns(
 
 def check_columns(names: Sequence[str], options: Columns) -> None:
     """Raise ArgumentError if a table does not have a column that an option names."""
-    from frhsic.sources._files import absent_columns
+    from frhsic.sources import absent_error
 
     for flag, wanted in _group_columns(options).items():
         absent = [name for name in wanted if name not in names]
         if absent:
-            raise absent_columns(flag, absent, names)
+            raise absent_error(flag, absent, names)
 
 
 def drop_empty(table: pa.Table, columns: Sequence[str]) -> pa.Table:

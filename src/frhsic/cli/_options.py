@@ -128,7 +128,7 @@ def check_output(flag: str, path: Path | None, source: Path | None, *, table: bo
     if path is None:
         return
     if table:
-        from frhsic.sources._files import check_suffix
+        from frhsic.sources import check_suffix
 
         try:
             check_suffix(path)

@@ -31,6 +31,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from frhsic._checks import ArgumentError
 from frhsic.data import (
     Label,
     Sensitive,
@@ -240,7 +241,7 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         for name, usual in (("epochs", 200), ("batch_size", 256)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-                raise ValueError(f"'{name}' must be a whole number from 1. Got {value!r}. Try {usual}.")
+                raise ArgumentError(name, "be a whole number from 1", f"{value!r}", f"Try {usual}.")
         if self._penalised and self.batch_size < MIN_BATCH:
             raise ValueError(
                 f"'batch_size' must be at least {MIN_BATCH} with a penalty. Got {self.batch_size}. Try 256."
@@ -272,8 +273,8 @@ class _Adapter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 f"Got budget={self.budget!r} and lam={self.lam!r}. Leave one of them out."
             )
         if self.lam is not None and (not _is_number(self.lam) or not 0 <= self.lam < math.inf):
-            raise ValueError(
-                f"'lam' must be a non-negative number. Got {self.lam!r}. Pass 0 to train without a penalty."
+            raise ArgumentError(
+                "lam", "be a non-negative number", f"{self.lam!r}", "Pass 0 to train without a penalty."
             )
         if self.budget is not None and (not _is_number(self.budget) or not 0 < self.budget <= 1):
             raise ValueError(
@@ -1288,8 +1289,8 @@ def _class_weights(
             )
         by_class = np.array([class_weight.get(label, 1.0) for label in names], dtype=np.float64)
         if not (np.isfinite(by_class).all() and (by_class >= 0).all() and by_class.any()):
-            raise ValueError(
-                "'class_weight' must hold non-negative numbers, not all zero. Got others. Correct them."
+            raise ArgumentError(
+                "class_weight", "hold non-negative numbers, not all zero", "others", "Correct them."
             )
     else:
         raise ValueError(

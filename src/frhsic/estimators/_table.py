@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 # The door's own rules and words; a second reader of frames would drift away from it.
+from frhsic._checks import ArgumentError
 from frhsic.data import _Block, _check_rows, _is_nan, _label, _numbers, _read, _rewrap, _settle, _show, _sort
 
 _Floats: TypeAlias = NDArray[np.float64]
@@ -97,14 +98,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if input_features is not None:
             given = [str(name) for name in input_features]
             if self._named and given != names:
-                raise ValueError(
-                    "'input_features' must be the names in 'fit': input_features is not equal to "
-                    f"feature_names_in_. Got {_show(given)}. Leave 'input_features' out."
+                raise ArgumentError(
+                    "input_features",
+                    "be the names in 'fit': input_features is not equal to feature_names_in_",
+                    _show(given),
+                    "Leave 'input_features' out.",
                 )
             if len(given) != len(names):
-                raise ValueError(
-                    "'input_features' must name every column: input_features should have length equal to "
-                    f"{len(names)}. Got {len(given)}. Leave 'input_features' out."
+                raise ArgumentError(
+                    "input_features",
+                    f"name every column: input_features should have length equal to {len(names)}",
+                    len(given),
+                    "Leave 'input_features' out.",
                 )
             names = given
         titles: dict[str, None] = {}
@@ -153,13 +158,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_params(self) -> None:
         if not isinstance(self.scaling, str) or self.scaling not in _SCALINGS:
-            raise ValueError(
-                f"'scaling' must be one of {_show(_SCALINGS)}. Got {_show([self.scaling])}. Choose one."
+            raise ArgumentError(
+                "scaling", f"be one of {_show(_SCALINGS)}", _show([self.scaling]), "Choose one."
             )
         most: object = self.max_categories
         if isinstance(most, bool) or not isinstance(most, numbers.Integral) or most < 1:
-            raise ValueError(
-                f"'max_categories' must be an integer of at least 1. Got {_show([most])}. Pass 100, say."
+            raise ArgumentError(
+                "max_categories", "be an integer of at least 1", _show([most]), "Pass 100, say."
             )
 
     def _remember(self, columns: list[_Number | _Labels], named: bool) -> Self:
@@ -174,9 +179,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Put columns into the order of ``fit``: by name, or by position if ``fit`` saw no names."""
         names = [column.name for column in self.columns_]
         if self._named and not named:
-            raise ValueError(
-                f"'X' must have the column names of 'fit', {_show(names)}. Got a table without names. "
-                "Pass a frame or a dict of columns."
+            raise ArgumentError(
+                "X",
+                f"have the column names of 'fit', {_show(names)}",
+                "a table without names",
+                "Pass a frame or a dict of columns.",
             )
         if self._named:
             absent = [name for name in names if name not in table]
@@ -210,8 +217,8 @@ class _Number:
         if missing.all():
             x = np.full(len(missing), self.median)
         elif block.array.dtype == object:
-            raise ValueError(
-                f"'X' must hold numbers{block.place} as in 'fit'. Got labels. Convert the column to numbers."
+            raise ArgumentError(
+                "X", f"hold numbers{block.place} as in 'fit'", "labels", "Convert the column to numbers."
             )
         else:
             x = np.where(missing, self.median, _numbers(block, "X"))
@@ -239,9 +246,11 @@ class _Labels:
     def encode(self, block: _Block) -> _Floats:
         block, missing = _settle_gaps(block)
         if not missing.all() and block.array.dtype != object:
-            raise ValueError(
-                f"'X' must hold labels{block.place} as in 'fit'. Got numbers or booleans. "
-                "Convert the column to strings or categories."
+            raise ArgumentError(
+                "X",
+                f"hold labels{block.place} as in 'fit'",
+                "numbers or booleans",
+                "Convert the column to strings or categories.",
             )
         code = {level: j for j, level in enumerate(self.levels)}
         codes = np.full(len(missing), len(self.levels) if self.missing else -1)
@@ -256,16 +265,20 @@ def _learn(block: _Block, scaling: str, max_categories: int) -> _Number | _Label
     block, missing = _settle_gaps(block)
     name = str(block.name)
     if missing.all():
-        raise ValueError(
-            f"'X' must hold at least one value{block.place} in training. Got missing values in all "
-            f"{len(missing)} rows. Drop the column."
+        raise ArgumentError(
+            "X",
+            f"hold at least one value{block.place} in training",
+            f"missing values in all {len(missing)} rows",
+            "Drop the column.",
         )
     if block.array.dtype == object:
         levels = sorted(set(_texts(block.array[~missing])))
         if len(levels) > max_categories:
-            raise ValueError(
-                f"'X' must have at most {max_categories} levels{block.place}. Got {len(levels)}, like an "
-                "identifier. Drop it, join rare levels, turn text into numbers, or raise 'max_categories'."
+            raise ArgumentError(
+                "X",
+                f"have at most {max_categories} levels{block.place}",
+                f"{len(levels)}, like an identifier",
+                "Drop it, join rare levels, turn text into numbers, or raise 'max_categories'.",
             )
         return _Labels(name, tuple(levels), bool(missing.any()))
     x = _numbers(block, "X")
@@ -288,21 +301,27 @@ def _table(x: object) -> tuple[bool, dict[str, _Block]]:
     # The words "Complex data ...", "0 feature(s) ..." and "Reshape your data" are those that the checks of
     # scikit-learn look for.
     if isinstance(x, np.ndarray) and x.dtype.kind == "c":
-        raise ValueError(
-            "'X' must hold numbers or labels. Got complex numbers. Complex data not supported: "
-            "pass the real and the imaginary part as two columns."
+        raise ArgumentError(
+            "X",
+            "hold numbers or labels",
+            "complex numbers",
+            "Complex data not supported: pass the real and the imaginary part as two columns.",
         )
     if isinstance(x, np.ndarray) and x.ndim == 2 and x.shape[1] == 0:
-        raise ValueError(
-            f"'X' must have columns. Got 0 feature(s) (shape={x.shape}) while a minimum of 1 is required. "
-            "Pass at least one column."
+        raise ArgumentError(
+            "X",
+            "have columns",
+            f"0 feature(s) (shape={x.shape}) while a minimum of 1 is required",
+            "Pass at least one column.",
         )
     single = nw.dependencies.is_into_series(_rewrap(x))
     blocks = [] if single else _read(x, "X")
     if single or any(block.name is None and block.array.ndim == 1 for block in blocks):
-        raise ValueError(
-            "'X' must be a table with two dimensions. Got a single column or row. "
-            "Reshape your data to (rows, columns), or pass a frame."
+        raise ArgumentError(
+            "X",
+            "be a table with two dimensions",
+            "a single column or row",
+            "Reshape your data to (rows, columns), or pass a frame.",
         )
     _check_rows(blocks[0], "X")
     if blocks[0].name is not None:
@@ -368,4 +387,4 @@ def _fields(x: Any, fields: dict[str, type], where: str) -> dict[str, Any]:
 
 def _demand(ok: bool, rule: str, got: str) -> None:
     if not ok:
-        raise ValueError(f"'state' must {rule}. Got {got}. Pass what 'get_state' returned, unchanged.")
+        raise ArgumentError("state", rule, got, "Pass what 'get_state' returned, unchanged.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from frhsic._checks import check_confidence_level, check_draws
+from frhsic._checks import ArgumentError, check_confidence_level, check_draws
 from frhsic.data import (
     Sensitive,
     check_aligned,
@@ -292,7 +292,9 @@ def check_groups(groups: Tensor | None) -> None:
     """Raise ValueError if there are fewer than 20 groups."""
     count = MIN_GROUPS if groups is None else int(groups.max()) + 1
     if count < MIN_GROUPS:
-        raise ValueError(
-            f"'groups' must be at least {MIN_GROUPS}, which are then the independent units. Got {count}. "
-            "Pass more groups; independence_test takes fewer."
+        raise ArgumentError(
+            "groups",
+            f"be at least {MIN_GROUPS}, which are then the independent units",
+            count,
+            "Pass more groups; independence_test takes fewer.",
         )

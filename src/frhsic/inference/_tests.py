@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import (
     Sensitive,
     check_aligned,
@@ -378,9 +379,11 @@ def _recoded(strata: Sequence[Stratum]) -> tuple[list[Stratum], int]:
     codes = [stratum.groups for stratum in strata if stratum.groups is not None]
     left, places = torch.cat(codes).unique(return_inverse=True)
     if len(left) < MIN_ROWS:
-        raise ValueError(
-            f"'groups' must be at least {MIN_ROWS}, which are then the independent units. Got {len(left)} in "
-            "the rows used. Pass more groups."
+        raise ArgumentError(
+            "groups",
+            f"be at least {MIN_ROWS}, which are then the independent units",
+            f"{len(left)} in the rows used",
+            "Pass more groups.",
         )
     parts = places.split([len(code) for code in codes])
     return [replace(stratum, groups=part) for stratum, part in zip(strata, parts, strict=True)], len(left)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from frhsic._checks import ArgumentError
 from frhsic.sources._files import (
     SAMPLE,
     Form,
@@ -97,8 +98,8 @@ def open_source(
     check_count("batch_rows", batch_rows)
     check_count("piece_rows", piece_rows)
     if isinstance(columns, str) or (columns is not None and not columns):
-        raise ValueError(
-            f"'columns' must be a list of column names. Got {columns!r}. Write ['age', 'score'], say."
+        raise ArgumentError(
+            "columns", "be a list of column names", f"{columns!r}", "Write ['age', 'score'], say."
         )
     wanted = None if columns is None else list(dict.fromkeys(columns))
     placeholders = check_placeholders(missing_values)
@@ -131,9 +132,11 @@ def _paths(where: Any) -> list[str] | None:
     seen: set[str] = set()
     for path, target in zip(files, real, strict=True):
         if target in seen:
-            raise ValueError(
-                f"'where' must name each file once. Got '{shown(path)}' twice, as it is or through a link. "
-                "Leave one out."
+            raise ArgumentError(
+                "where",
+                "name each file once",
+                f"'{shown(path)}' twice, as it is or through a link",
+                "Leave one out.",
             )
         seen.add(target)
     return files
@@ -156,9 +159,11 @@ def _look(path: str, placeholders: tuple[str, ...] = ()) -> _Look:
         mark = fingerprint(path)
         form = form_of(first_bytes(path, SAMPLE))
         if form.compressed and form.name in ("parquet", "arrow"):
-            raise ValueError(
-                "'path' must be read from its end, which gzip does not allow. Got a Parquet or Arrow file in "
-                "gzip. Unpack it; Parquet compresses by itself."
+            raise ArgumentError(
+                "path",
+                "be read from its end, which gzip does not allow",
+                "a Parquet or Arrow file in gzip",
+                "Unpack it; Parquet compresses by itself.",
             )
         with opened(path) as file:
             if form.name == "parquet":
@@ -171,7 +176,7 @@ def _look(path: str, placeholders: tuple[str, ...] = ()) -> _Look:
             else:
                 schema = _ipc(file, form).schema
         if not schema.names:
-            raise ValueError("'path' must be a table with columns. Got none. Check how the file was written.")
+            raise ArgumentError("path", "be a table with columns", "none", "Check how the file was written.")
     return _Look(path, mark, form, schema, groups)
 
 
@@ -200,8 +205,8 @@ def _pieces(
             pieces.append(piece(name, rows=rows, first_row=first, row_groups=(start, stop)))
             first += rows
     if all(piece.rows == 0 for piece in pieces):
-        raise ValueError(
-            f"'where' must hold rows. Got 0 rows, in {len(paths)} files. Check how they were written."
+        raise ArgumentError(
+            "where", "hold rows", f"0 rows, in {len(paths)} files", "Check how they were written."
         )
     return schema, tuple(pieces)
 

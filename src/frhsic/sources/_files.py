@@ -99,18 +99,22 @@ def read_table(
             raise absent_columns("columns", absent, names)
         doubled = sorted({name for name in wanted if names.count(name) > 1})
         if doubled:
-            raise ValueError(
-                f"'path' must be a table with distinct column names. Got {show(doubled[:1])} twice. "
-                "Rename one of the two."
+            raise ArgumentError(
+                "path",
+                "be a table with distinct column names",
+                f"{show(doubled[:1])} twice",
+                "Rename one of the two.",
             )
         check_separators(form, wanted)
         table = without_placeholders(_read(path, form, wanted, placeholders), placeholders, convert=True)
         if form.name == "csv":
             table = _without_separators(table, form)
     if table.num_rows == 0:
-        raise ValueError(
-            f"'path' must be a table with rows. Got 0 rows under {len(names)} column names. "
-            "Check how the file was written."
+        raise ArgumentError(
+            "path",
+            "be a table with rows",
+            f"0 rows under {len(names)} column names",
+            "Check how the file was written.",
         )
     return table
 
@@ -161,9 +165,11 @@ def check_placeholders(missing_values: object) -> tuple[str, ...]:
         )
     found = tuple(str(value).strip() for value in missing_values)
     if "" in found:
-        raise ValueError(
-            "'missing_values' must be text or numbers. Got an empty one. "
-            "Leave it out: empty cells are missing anyway."
+        raise ArgumentError(
+            "missing_values",
+            "be text or numbers",
+            "an empty one",
+            "Leave it out: empty cells are missing anyway.",
         )
     return found
 
@@ -341,7 +347,7 @@ def _native(path: PathLike, form: Form) -> Any:
 
 def _form(sample: bytes, packed: bool) -> Form:
     if not sample:
-        raise ValueError("'path' must be a table with rows. Got an empty file. Check how it was written.")
+        raise ArgumentError("path", "be a table with rows", "an empty file", "Check how it was written.")
     if sample.startswith(b"PAR1"):
         return Form("parquet", packed)
     if sample.startswith(b"ARROW1"):
@@ -353,9 +359,11 @@ def _form(sample: bytes, packed: bool) -> Form:
         encoding = "utf32"
     if encoding == "utf8" and (b"\x00" in sample or sample.startswith((b"PK\x03\x04", b"FEA1", b"\x28\xb5"))):
         what = "a zip archive or spreadsheet" if sample.startswith(b"PK") else "other binary data"
-        raise ValueError(
-            f"'path' must be a CSV, Parquet or Arrow file. Got {what}. "
-            "Save the table as CSV (UTF-8) or Parquet and pass that file."
+        raise ArgumentError(
+            "path",
+            "be a CSV, Parquet or Arrow file",
+            what,
+            "Save the table as CSV (UTF-8) or Parquet and pass that file.",
         )
     text = sample.decode(encoding, errors="replace").removeprefix("\ufeff")
     lines = text.splitlines()
@@ -393,10 +401,11 @@ def check_separators(form: Form, columns: Sequence[str]) -> None:
     """Refuse columns in which a sign may stand between thousands or before decimals."""
     for name, cell in form.ambiguous:
         if name in columns:
-            raise ValueError(
-                f"'path' must have numbers of one meaning in column {show([name])}. Got {show([cell])} "
-                "beside whole numbers, which may be thousands or have three decimals. Write numbers without "
-                "signs between thousands."
+            raise ArgumentError(
+                "path",
+                f"have numbers of one meaning in column {show([name])}",
+                f"{show([cell])} beside whole numbers, which may be thousands or have three decimals",
+                "Write numbers without signs between thousands.",
             )
 
 
@@ -449,7 +458,7 @@ def _names(path: PathLike, form: Form) -> list[str]:
             )
         names = list(schema.names)
     if not names:
-        raise ValueError("'path' must be a table with columns. Got none. Check how the file was written.")
+        raise ArgumentError("path", "be a table with columns", "none", "Check how the file was written.")
     return names
 
 
@@ -557,15 +566,16 @@ def _decoded(table: pa.Table) -> pa.Table:
 
 
 def _damaged(got: str) -> ValueError:
-    return ValueError(
-        f"'path' must be a whole CSV, Parquet or Arrow file. Got: {got}. Check how the file was written."
-    )
+    must = "be a whole CSV, Parquet or Arrow file"
+    return ArgumentError("path", must, got, "Check how the file was written.")
 
 
 def _not_utf8(place: str = "") -> ValueError:
-    return ValueError(
-        f"'path' must be a CSV in UTF-8, Parquet or Arrow. Got other bytes{place}. "
-        "Save the table as CSV (UTF-8) or Parquet and pass that file."
+    return ArgumentError(
+        "path",
+        "be a CSV in UTF-8, Parquet or Arrow",
+        f"other bytes{place}",
+        "Save the table as CSV (UTF-8) or Parquet and pass that file.",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from frhsic._checks import ArgumentError
 from frhsic.sources._files import (
     Form,
     absent_columns,
@@ -135,9 +136,11 @@ class Source:
                     count += batch.num_rows
                     yield batch
             if piece.rows is not None and count != piece.rows:
-                raise ValueError(
-                    f"'{name}' must have the {piece.rows} rows that it announces. Got {count}. "
-                    "Check how the file was written."
+                raise ArgumentError(
+                    name,
+                    f"have the {piece.rows} rows that it announces",
+                    count,
+                    "Check how the file was written.",
                 )
             _check_unchanged(piece)
 
@@ -176,14 +179,16 @@ class Source:
 def check_count(name: str, value: object) -> None:
     """Refuse what is no number of rows."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"'{name}' must be a positive whole number. Got {value!r}. Try the default.")
+        raise ArgumentError(name, "be a positive whole number", f"{value!r}", "Try the default.")
 
 
 def _check_unchanged(piece: Piece) -> None:
     if piece.path and fingerprint(piece.path) != piece.fingerprint:
-        raise ValueError(
-            "'path' must stay as it was when the source was opened. Got a file that has changed since. "
-            "Open the source again once nothing writes to it."
+        raise ArgumentError(
+            "path",
+            "stay as it was when the source was opened",
+            "a file that has changed since",
+            "Open the source again once nothing writes to it.",
         )
 
 
@@ -197,9 +202,11 @@ def _as_schema(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.Reco
         try:
             arrays.append(batch.column(wanted.name).cast(wanted.type))
         except (KeyError, pa.ArrowException):  # which quotes the data
-            raise ValueError(
-                f"'{source}' must have column {show([wanted.name])} as {wanted.type} in all its rows. "
-                "Got none or others. Check how it was written."
+            raise ArgumentError(
+                source,
+                f"have column {show([wanted.name])} as {wanted.type} in all its rows",
+                "none or others",
+                "Check how it was written.",
             ) from None
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -229,9 +236,12 @@ def _check_missing(batch: pa.RecordBatch, source: str, before: int) -> None:
             cure = "Fill or drop these rows, "
             if source == QUERY:
                 cure = f"Add 'WHERE {name[:60]} IS NOT NULL' to the query, "
-            raise ValueError(
-                f"'{source}' must have no missing values in column {show([name])}. Got {count} (null or NaN) "
-                f"in its first {before + batch.num_rows} rows, the first in row {first}. {cure}{_OR_ALLOW}"
+            raise ArgumentError(
+                source,
+                f"have no missing values in column {show([name])}",
+                f"{count} (null or NaN) in its first {before + batch.num_rows} rows, the first in row "
+                f"{first}",
+                f"{cure}{_OR_ALLOW}",
             )
 
 

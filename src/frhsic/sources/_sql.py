@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from frhsic._checks import ArgumentError
 from frhsic.sources._files import need_pyarrow, show
 from frhsic.sources._source import QUERY, Piece, Source, check_count
 from frhsic.sources._streams import Stream
@@ -78,13 +79,13 @@ def open_sql(database: str, query: str, *, batch_rows: int = 65_536, allow_missi
     --------
     >>> open_sql("BANK_DATABASE", "select score, age from scores")
     Traceback (most recent call last):
-    ValueError: 'database' must be a PostgreSQL URL, or name an environment variable that holds one.
-    Got 'BANK_DATABASE', which is not set. Set it to postgresql://user:password@host/name.
+    frhsic._checks.ArgumentError: 'database' must be a PostgreSQL URL, or name an environment
+    variable that holds one. Got 'BANK_DATABASE', which is not set. Set it to postgresql://user:password@host/name.
     """
     address = _address(database)
     del database  # from here on no frame of ours holds it in the clear
     if address.problem:
-        raise ValueError(address.problem)
+        raise address.problem
     need_pyarrow()
     check_count("batch_rows", batch_rows)
     snapshot = _Snapshot(address)
@@ -100,11 +101,11 @@ def _schema(snapshot: _Snapshot, query: str) -> pa.Schema:
     with _asking(snapshot) as cursor:
         whole = _asked(lambda: cursor.adbc_execute_schema(query))
     if not whole.names:
-        raise ValueError("'query' must return columns. Got none. Write a SELECT.")
+        raise ArgumentError("query", "return columns", "none", "Write a SELECT.")
     doubled = [name for name in whole.names if whole.names.count(name) > 1]
     if doubled:
-        raise ValueError(
-            f"'query' must return columns of distinct names. Got {show(doubled[:1])} twice. Write: x AS name."
+        raise ArgumentError(
+            "query", "return columns of distinct names", f"{show(doubled[:1])} twice", "Write: x AS name."
         )
     return need_pyarrow().schema([(column.name, _type(column)) for column in whole])
 
@@ -115,7 +116,7 @@ class _Address:
 
     url: str = field(repr=False)
     host: str = "this address"
-    problem: str = ""
+    problem: ArgumentError | None = None
 
 
 def _address(database: str) -> _Address:
@@ -125,17 +126,14 @@ def _address(database: str) -> _Address:
         got = f"'{database}', which is not set" if _VARIABLE.fullmatch(database) else "something else"
         database = os.environ.get(database, "") if _VARIABLE.fullmatch(database) else ""
         if not database:
-            problem = (
-                "'database' must be a PostgreSQL URL, or name an environment variable that holds one. "
-                f"Got {got}. Set it to postgresql://user:password@host/name."
-            )
+            must = "be a PostgreSQL URL, or name an environment variable that holds one"
+            problem = ArgumentError("database", must, got, "Set it to postgresql://user:password@host/name.")
             return _Address("", problem=problem)
     scheme, _, rest = database.partition("://")
     if scheme not in ("postgresql", "postgres"):
-        problem = (
-            "'database' must be a URL that begins with postgresql://. Got another one. For other databases "
-            "use their ADBC driver and pass 'cursor.fetch_record_batch()' to open_source."
-        )
+        fix = "use their ADBC driver and pass 'cursor.fetch_record_batch()' to open_source."
+        must = "be a URL that begins with postgresql://"
+        problem = ArgumentError("database", must, "another one", f"For other databases {fix}")
         return _Address("", problem=problem)
     try:
         parts = urlsplit(database)
@@ -248,8 +246,10 @@ def _type(column: pa.Field) -> pa.DataType:
     if kind == "numeric":
         return pa.float64()  # the driver gives its digits as text, which would pass for labels
     if kind == "money" or isinstance(column.type, pa.BaseExtensionType):
-        raise ValueError(
-            f"'query' must return numbers, labels or truth values. Got type {kind or column.type} in column "
-            f"{show([column.name])}. Write CAST(x AS numeric) or CAST(x AS text) in the query."
+        raise ArgumentError(
+            "query",
+            "return numbers, labels or truth values",
+            f"type {kind or column.type} in column {show([column.name])}",
+            "Write CAST(x AS numeric) or CAST(x AS text) in the query.",
         )
     return column.type

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from frhsic._checks import ArgumentError
 from frhsic._files import check_regular
 from frhsic.sources._files import in_our_words, need_pyarrow
 
@@ -98,7 +99,7 @@ def fingerprint(path: str) -> str:
     store.invalidate_cache(store._parent(inner))
     facts = store.info(inner)
     if facts["type"] == "directory":
-        raise ValueError("'path' must be a regular file. Got a directory. Pass the path of a file.")
+        raise ArgumentError("path", "be a regular file", "a directory", "Pass the path of a file.")
     version = next((str(facts[key]) for key in _VERSIONS if facts.get(key) is not None), "")
     return f"{facts['size']}-{version}"
 
@@ -136,6 +137,8 @@ def naming(path: str) -> Iterator[None]:
     except ImportError as error:
         raise ImportError(f"'{name}' needs a package that is not installed: {error}.") from None
     except ValueError as error:
+        if isinstance(error, ArgumentError) and error.argument in ("path", name):
+            raise ArgumentError(name, error.must, error.got, error.fix) from None
         text = str(error)
         if not text.startswith(("'path'", f"'{name}'")):
             text = f"'path' must be readable. Got: {_masked(error)}. Check the address."
