@@ -16,9 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from frhsic._checks import ArgumentError
 from frhsic._text import escape
 from frhsic.auditing import audit
 from frhsic.cli import app, run
+from frhsic.cli._errors import describe
 from frhsic.cli._gate import Gate
 from frhsic.sources import read_table, write_table
 
@@ -75,7 +77,7 @@ def refused(text, capsys):
     assert err.count("\n") == 1, err
     assert "Traceback" not in err
     assert sorted(os.listdir(".")) == before
-    for word in ("scores", "sensitive_features", "sample_weight", "'path'", "y_true"):
+    for word in ("'scores'", "sensitive_features", "sample_weight", "'path'", "y_true"):
         assert word not in err
     return err
 
@@ -561,6 +563,32 @@ def test_bad_input_gets_one_sentence_with_the_cure(bad, capsys, case):
     sentence = refused(text, capsys)
     assert says in sentence
     assert cure in sentence
+
+
+def test_an_error_about_an_argument_names_the_option_and_what_to_do_here():
+    def say(*parts):
+        return describe(ArgumentError(*parts))
+
+    assert say("groups", "vary", 1, "Add groups.") == "--group must vary. Got 1. Add groups."
+    assert say("--rule", "be one", "'x'", "Try 'y'.") == "--rule must be one. Got 'x'. Try 'y'."
+    assert say("a.csv", "have rows", 0, "Add some.") == "'a.csv' must have rows. Got 0. Add some."
+    gaps = "2 (None, NaN, NaT or NA), the first in row 3"
+    assert say("scores", "have no missing values", gaps, "Drop or fill these rows first.") == (
+        "--score must have no missing values. Got 2 empty or NaN, the first in row 4 of the data. "
+        "Fill these cells, or pass --drop-missing to leave such rows out."
+    )
+    fix = "Turn placeholders into missing values and the column into numbers, or say what it is: "
+    text = "strings; not read as a number: '?' in row 0"
+    assert say("sensitive_features", "vary", text, fix + "kinds={'a': 'categorical'}, here or there.") == (
+        "--sensitive must vary. Got text; not read as a number: '?' in row 1 of the data. "
+        "Name placeholders with --missing-values, or say what it is: --kind a=categorical."
+    )
+
+
+def test_an_error_that_is_not_about_an_argument_is_shown_as_it_is():
+    text = "'sensitive_features' must be what they are in row 3."
+    assert describe(ValueError(text)) == text
+    assert "defect" in describe(KeyError("x"))
 
 
 def test_bad_input_from_a_shell_leaves_no_traceback(bad):

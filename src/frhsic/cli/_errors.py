@@ -14,70 +14,58 @@ class CommandError(Exception):
     """One sentence for the person at the terminal that is not about the value of one option."""
 
 
-# What the library calls its arguments, and what they are called here; in a command of its own, see _reworded.
-_WORDS = {
-    "'scores'": "--score",
-    "'sensitive_features'": "--sensitive",
-    "'groups'": "--group",
-    "'y_true'": "--label",
-    "'y'": "--target",
-    "'sample_weight'": "--weight",
-    "'kinds'": "--kind",
-    "'confidence_level'": "--confidence-level",
-    "'positive_label'": "--positive",
-    "'random_state'": "--seed",
-    "'budget'": "--budget",
-    "'lam'": "--lam",
-    "lam=0": "--lam 0",
-    "'validation'": "--validation",
-    "'tolerance'": "--tolerance",
-    "'epochs'": "--epochs",
-    "'X'": "FILE",
-    "'path'": "FILE",
-    "'where'": "FILE",
-    "'database'": "FILE",
-    "'query'": "--query",
-    "'partials'": "--partials",
-    "'columns'": "FILE",
-    " (None, NaN, NaT or NA)": " empty or NaN",
-    "Drop or fill these rows first.": "Fill these cells, or pass --drop-missing to leave such rows out.",
-    "Encode them as numbers first; frhsic.TableEncoder does.": "Mend the entries that are no numbers, or "
-    "name another column.",
-    "Got strings": "Got text",
-    "Turn placeholders into missing values and the column into numbers": "Name placeholders with "
-    "--missing-values",
-    ", turn text into numbers, or raise 'max_categories'": " or turn text into numbers",
-    "Drop it, join": "Leave it out with --drop, join",
-    "Drop the column.": "Leave it out with --drop.",
-    "Convert them to a number, for example to years.": "Turn them into numbers, for example years, or leave "
-    "the column out (train: --drop).",
-    "or pass rows in which it differs": "or take a file in which it differs",
-    "as in 'fit'": "as in training",
-    "or open it with allow_missing=True and leave them out of each batch by drop_missing.": "or pass "
-    "--drop-missing to leave such rows out.",
+# The option that an argument of the library comes from; the arguments of commands are options already.
+_OPTIONS = {
+    "scores": "--score",
+    "sensitive_features": "--sensitive",
+    "kinds": "--kind",
+    "groups": "--group",
+    "y_true": "--label",
+    "y": "--target",
+    "sample_weight": "--weight",
+    "confidence_level": "--confidence-level",
+    "positive_label": "--positive",
+    "random_state": "--seed",
+    "missing_values": "--missing-values",
+    "budget": "--budget",
+    "budgets": "--budgets",
+    "lam": "--lam",
+    "lams": "--lams",
+    "validation": "--validation",
+    "tolerance": "--tolerance",
+    "epochs": "--epochs",
+    "query": "--query",
+    "partials": "--partials",
+    **dict.fromkeys(("X", "path", "where", "database", "columns"), "FILE"),
 }
-
-
-def reword(text: str) -> str:
-    text = re.sub(r"kinds=\{'(.+?)': '(\w+)'\}(, here or in [\w.]+to_sensitive)?", r"--kind \1=\2", text)
-    for library, here in _WORDS.items():
-        text = text.replace(library, here)
-    # The library counts rows from 0; a person counts them from 1.
-    return re.sub(r"in row (\d+)", lambda row: f"in row {int(row[1]) + 1} of the data", text)
-
-
-def first_sentence(text: str) -> str:
-    return reword(text).split("\n")[0].rstrip(".")[:200]
+_DROP_MISSING = "pass --drop-missing to leave such rows out."
+# Where a fix speaks about Python: how it begins, and what to do here.
+_FIXES = {
+    "Drop or fill these rows first": f"Fill these cells, or {_DROP_MISSING}",
+    "Fill or drop these rows, or open": f"Fill or drop these rows, or {_DROP_MISSING}",
+    "Encode them as numbers first": "Mend the entries that are no numbers, or name another column.",
+    "Turn placeholders into missing values": "Name placeholders with --missing-values",
+    "Drop it, join rare": "Leave it out with --drop, join rare labels or turn text into numbers.",
+    "Drop the column": "Leave it out with --drop.",
+    "Convert them to a number": "Turn them into numbers, for example years, or leave the column out (train: "
+    "--drop).",
+    "Leave the column out or pass rows": "Leave the column out or take a file in which it differs.",
+}
+# Errors that are no ValueError, and warnings, name arguments too: how they begin, and how they do here.
+_STARTS = {"'where' must": "FILE must", "'database' must": "FILE must", "'X' has": "FILE has"}
+_NO_DEPENDENCE = "The unconstrained model shows no dependence on these rows: a share of it means nothing."
+_KIND = re.compile(r"kinds=\{'(.+?)': '(\w+)'\}")
+_NUMBER = re.compile(r"\d+")
+_ROW = re.compile(r"in row (\d+)")
 
 
 def describe(error: Exception) -> str:
     """Return one sentence about what went wrong."""
-    if isinstance(error, CommandError):
-        return str(error)
-    if isinstance(error, ArgumentError) and error.argument.startswith(
-        ("-", "FILE", "MODEL", "NAME", "the model")
-    ):
-        return f"{error.argument} must {error.must}. Got {error.got}. {error.fix}"
+    if isinstance(error, ArgumentError):
+        name = error.argument
+        own = name.startswith(("-", "FILE", "MODEL", "NAME", "the model"))
+        option = _OPTIONS.get(name, name if own else f"'{name}'")
+        return _join(f"{option} must {error.must}. Got {_word_got(error)}. {_word_fix(error)}")
     if isinstance(error, OSError) and error.errno is not None:
         name = "" if error.filename is None else f" {quote(str(error.filename))}"
         cure = {
@@ -91,9 +79,51 @@ def describe(error: Exception) -> str:
         return f"The system refused{name}: {os.strerror(error.errno)}. {cure}"
     if isinstance(error, MemoryError):
         return "There is not enough memory for this file. Take fewer rows or columns."
-    if isinstance(error, ValueError | TypeError | ImportError | RuntimeError | OSError):
-        return reword(" ".join(str(error).split()))
+    if isinstance(error, CommandError | ValueError | TypeError | ImportError | RuntimeError | OSError):
+        return _join(str(error) if isinstance(error, ValueError) else _word_start(str(error)))
     return (
-        f"This is a defect of frhsic ({type(error).__name__}: {first_sentence(str(error))}). "
+        f"This is a defect of frhsic ({type(error).__name__}: {take_sentence(error)}). "
         "Set FRHSIC_TRACEBACK=1 to see where, and report it."
     )
+
+
+def take_sentence(error: Exception) -> str:
+    """Return the beginning of an error message, to stand inside another one."""
+    return str(error).split("\n")[0].rstrip(".")[:200]
+
+
+def _word_got(error: ArgumentError) -> str:
+    """Return what arrived; the library counts rows from 0, a person counts them from 1."""
+    if error.fix.startswith("Drop or fill these rows first"):
+        count, row = _NUMBER.findall(error.got)[:2]
+        return f"{count} empty or NaN, the first in row {int(row) + 1} of the data"
+    got = f"text{error.got.removeprefix('strings')}" if error.got.startswith("strings") else error.got
+    return _ROW.sub(lambda row: f"in row {int(row[1]) + 1} of the data", got)
+
+
+def _word_fix(error: ArgumentError) -> str:
+    """Return what to do about it at the command line."""
+    fix = next((here for start, here in _FIXES.items() if error.fix.startswith(start)), error.fix)
+    query, mark, _ = fix.partition(", or open it with allow_missing")
+    if mark:
+        return f"{query}, or {_DROP_MISSING}"
+    kinds = [f"--kind {column}={kind}" for column, kind in _KIND.findall(error.fix)]
+    if not kinds:
+        return fix if fix.endswith((".", "?")) else f"{fix}."
+    return f"{fix.partition(', or say what it is')[0]}, or say what it is: {' or '.join(kinds)}."
+
+
+def describe_warning(text: str) -> str:
+    """Return a warning of the library in the words of the command line."""
+    return f"{_NO_DEPENDENCE} Pass --lam 0." if text.startswith(_NO_DEPENDENCE) else _word_start(text)
+
+
+def _word_start(text: str) -> str:
+    for start, here in _STARTS.items():
+        if text.startswith(start):
+            return here + text.removeprefix(start)
+    return text
+
+
+def _join(text: str) -> str:
+    return " ".join(text.split())

@@ -32,6 +32,8 @@ def read_columns(
     """Read the columns that options name, or all columns."""
     from frhsic.sources import column_names, read_table
 
+    if file.is_dir():
+        raise ArgumentError("FILE", "be a regular file", "a directory", "Pass the path of a file.")
     check_columns(column_names(file), options)
     for name in options.get("--sensitive") or ():
         if name == options.get("--target"):

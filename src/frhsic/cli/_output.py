@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frhsic._text import escape
-from frhsic.cli._errors import reword
+from frhsic.cli._errors import describe_warning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,7 +74,7 @@ def echo_warnings() -> Iterator[None]:
     # Those of ours: other libraries have classes of their own, but for the one that we borrow.
     ours = [one for one in caught if one.category.__name__ in ("UserWarning", "ConvergenceWarning")]
     for text in dict.fromkeys(str(one.message) for one in ours):
-        echo(f"Note: {reword(text)}", error=True)
+        echo(f"Note: {describe_warning(text)}", error=True)
 
 
 def write_bytes(content: bytes, path: Path) -> None:

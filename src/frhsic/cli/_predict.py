@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, quote_all
 from frhsic.cli import _options as options
-from frhsic.cli._errors import first_sentence
+from frhsic.cli._errors import take_sentence
 from frhsic.cli._input import read_columns
 from frhsic.cli._output import echo, show_status
 from frhsic.cli._training import predict_scores
@@ -64,7 +64,7 @@ def _load(path: Path) -> Any:
         return load(path)
     except (ValueError, TypeError) as error:
         must = "be a file that 'frhsic train' or frhsic.save wrote"
-        got = f"{shown}, which is none or is damaged ({first_sentence(str(error))})"
+        got = f"{shown}, which is none or is damaged ({take_sentence(error)})"
         raise ArgumentError("MODEL", must, got, "Train it again or copy it anew.") from None
 
 

@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 from scipy.special import digamma
 from torch import Tensor
 
@@ -106,6 +105,8 @@ def _spread(column: Array, seed: tuple[int, int]) -> Array:
 
 
 def _ksg(x: Array, y: Array, k: int) -> float:
+    from scipy.spatial import cKDTree
+
     if not (np.ptp(x, axis=0).any() and np.ptp(y, axis=0).any()):
         return 0.0  # a constant tells nothing
     joint = np.hstack([x, y])

@@ -80,8 +80,8 @@ def open_sql(database: str, query: str, *, batch_rows: int = 65_536, allow_missi
     --------
     >>> open_sql("BANK_DATABASE", "select score, age from scores")
     Traceback (most recent call last):
-    ValueError: 'database' must be a PostgreSQL URL, or name an environment variable that holds one.
-    Got 'BANK_DATABASE', which is not set. Set it to postgresql://user:password@host/name.
+    frhsic._checks.ArgumentError: 'database' must be a PostgreSQL URL, or name an environment
+    variable that holds one. Got 'BANK_DATABASE', which is not set. Set it to postgresql://user:password@host/name.
     """
     address = _parse_address(database)
     del database  # from here on no frame of ours holds it in the clear
@@ -118,7 +118,7 @@ class _Address:
 
     url: str = field(repr=False)
     host: str = "this address"
-    problem: str = ""
+    problem: ArgumentError | None = None
 
 
 def _parse_address(database: str) -> _Address:
@@ -128,17 +128,14 @@ def _parse_address(database: str) -> _Address:
         got = f"'{database}', which is not set" if _VARIABLE.fullmatch(database) else "something else"
         database = os.environ.get(database, "") if _VARIABLE.fullmatch(database) else ""
         if not database:
-            problem = (
-                "'database' must be a PostgreSQL URL, or name an environment variable that holds one. "
-                f"Got {got}. Set it to postgresql://user:password@host/name."
-            )
+            must = "be a PostgreSQL URL, or name an environment variable that holds one"
+            problem = ArgumentError("database", must, got, "Set it to postgresql://user:password@host/name.")
             return _Address("", problem=problem)
     scheme, _, rest = database.partition("://")
     if scheme not in ("postgresql", "postgres"):
-        problem = (
-            "'database' must be a URL that begins with postgresql://. Got another one. For other databases "
-            "use their ADBC driver and pass 'cursor.fetch_record_batch()' to open_source."
-        )
+        fix = "use their ADBC driver and pass 'cursor.fetch_record_batch()' to open_source."
+        must = "be a URL that begins with postgresql://"
+        problem = ArgumentError("database", must, "another one", f"For other databases {fix}")
         return _Address("", problem=problem)
     try:
         parts = urlsplit(database)
