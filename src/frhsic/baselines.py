@@ -38,7 +38,6 @@ __all__ = [
     "REG_GDP",
     "REG_GDP_PROBABILITIES",
     "UNFAIR",
-    "Method",
     "Residualizer",
     "adversarial_fairness",
     "correlation_remover",

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from frhsic._checks import ArgumentError
 from frhsic._text import list_names
 from frhsic.data import Label, Sensitive, split_labels
-from frhsic.dependence import HSIC
-from frhsic.dependence._base import Dependence
+from frhsic.dependence import HSIC, Dependence
 from frhsic.kernels import Gaussian, Linear
 from frhsic.numerics._centering import Estimator
 
-__all__ = ["Penalty", "PenaltySum", "PenaltyValue", "budget_penalty", "default_penalty"]
+__all__ = [
+    "Penalty",
+]
 
 On: TypeAlias = Literal["representation", "prediction", "probability"]
 Side: TypeAlias = Literal["both", "z", "s"]

@@ -2,17 +2,13 @@
 
 from frhsic.auditing._audit import audit
 from frhsic.auditing._measures import MEASURES, AuditMeasure, Estimate
-from frhsic.auditing._results import (
-    Attribute,
-    Audit,
-    Claim,
-    Column,
-    LabelDependence,
-    Outcome,
-    Recovery,
-    Representation,
-    Transfer,
-)
+from frhsic.auditing._results import Attribute, Audit, Claim
+from frhsic.auditing._results import Column as Column
+from frhsic.auditing._results import LabelDependence as LabelDependence
+from frhsic.auditing._results import Outcome as Outcome
+from frhsic.auditing._results import Recovery as Recovery
+from frhsic.auditing._results import Representation as Representation
+from frhsic.auditing._results import Transfer as Transfer
 from frhsic.auditing._schema import schema
 from frhsic.auditing._source import audit_source
 
@@ -22,13 +18,7 @@ __all__ = [
     "Audit",
     "AuditMeasure",
     "Claim",
-    "Column",
     "Estimate",
-    "LabelDependence",
-    "Outcome",
-    "Recovery",
-    "Representation",
-    "Transfer",
     "audit",
     "audit_source",
     "schema",

@@ -7,7 +7,7 @@ from frhsic.datasets._acs_income import fetch_acs_income
 from frhsic.datasets._adult import fetch_adult
 from frhsic.datasets._compas import fetch_compas
 from frhsic.datasets._crime import fetch_crime
-from frhsic.datasets._files import check_data_home
+from frhsic.datasets._files import check_data_home as check_data_home
 from frhsic.datasets._meps import fetch_meps
 from frhsic.datasets._preprocess import make_preprocessor, paper_split
 from frhsic.datasets._synthetic import (
@@ -21,7 +21,6 @@ from frhsic.datasets._synthetic import (
 )
 
 __all__ = [
-    "check_data_home",
     "fetch_acs_income",
     "fetch_adult",
     "fetch_compas",

@@ -238,13 +238,3 @@ def _refuse_what_is_no_tensor(z: object, s: object, weights: object) -> None:
         f"'{name}' must be {must}. Got {type(got).__name__}. "
         f"Convert arrays and frames with frhsic.data.{cure}."
     )
-
-
-def checked_kernel(kernel: Kernel | None, name: str) -> Kernel | None:
-    """Return the kernel, or say what it must be."""
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise TypeError(
-            f"'{name}' must be a kernel or None. Got {kernel!r}. "
-            "Take one of frhsic.kernels, such as Gaussian(1.0)."
-        )
-    return kernel

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive
-from frhsic.dependence._base import Dependence, checked_kernel
-from frhsic.kernels import Gaussian, Kernel
+from frhsic.dependence._base import Dependence
+from frhsic.kernels import Gaussian, Kernel, check_kernel
 from frhsic.numerics._numeric import signed_root
 from frhsic.numerics._smoothing import (
     bandwidths_of,
@@ -72,7 +72,7 @@ class EIPM(Dependence):
         super().__init__()
         if anchors is not None and anchors < 1:
             raise ArgumentError("anchors", "be at least 1", anchors, "Leave it out to use every row.")
-        self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()
+        self.kernel_z = check_kernel(kernel_z, "kernel_z") or Gaussian()
         self.bandwidth_s = check_bandwidth(bandwidth_s)
         self.anchors = anchors
         self.root = root

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive
-from frhsic.dependence._base import Dependence, checked_kernel
-from frhsic.kernels import Gaussian, Kernel, default_kernel
+from frhsic.dependence._base import Dependence
+from frhsic.kernels import Gaussian, Kernel, check_kernel, default_kernel
 from frhsic.numerics._centering import both_centred
 from frhsic.numerics._numeric import signed_root
 
@@ -54,8 +54,8 @@ class KernelHGR(Dependence):
                 raise ArgumentError(name, "be a positive number", repr(ridge), "Take 0.01 to start with.")
         self.ridge_z = ridge_z
         self.ridge_s = ridge_s
-        self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()
-        self.kernel_s = checked_kernel(kernel_s, "kernel_s")
+        self.kernel_z = check_kernel(kernel_z, "kernel_z") or Gaussian()
+        self.kernel_s = check_kernel(kernel_s, "kernel_s")
 
     def _kernel_s(self, s: Sensitive) -> Kernel:
         return default_kernel(s.kinds) if self.kernel_s is None else self.kernel_s

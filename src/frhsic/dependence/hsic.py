@@ -10,8 +10,8 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive
-from frhsic.dependence._base import Dependence, checked_kernel
-from frhsic.kernels import Gaussian, Kernel, default_kernel
+from frhsic.dependence._base import Dependence
+from frhsic.kernels import Gaussian, Kernel, check_kernel, default_kernel
 from frhsic.kernels.fused import apply_fused
 from frhsic.kernels.scale import sum_dtype
 from frhsic.numerics._centering import Estimator, both_centred, centred, check_estimator, refuse_few_rows
@@ -92,8 +92,8 @@ class HSIC(Dependence):
             raise ArgumentError(
                 "block_size", "be a positive number of rows", block_size, "Leave it out to choose."
             )
-        self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()
-        self.kernel_s = checked_kernel(kernel_s, "kernel_s")
+        self.kernel_z = check_kernel(kernel_z, "kernel_z") or Gaussian()
+        self.kernel_s = check_kernel(kernel_s, "kernel_s")
         self.estimator = estimator
         self.normalized = normalized
         self.root = root

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from frhsic.data import Sensitive
-from frhsic.dependence._base import Dependence, checked_kernel
-from frhsic.kernels import Kernel, Linear
+from frhsic.dependence._base import Dependence
+from frhsic.kernels import Kernel, Linear, check_kernel
 from frhsic.numerics._bins import Binning, bin_of, check_bins, inner_edges
 from frhsic.numerics._smoothing import row_weights
 
@@ -48,7 +48,7 @@ class BinnedMMD(Dependence):
         check_bins(n_bins, binning)
         self.n_bins = n_bins
         self.binning: Binning = binning
-        self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Linear()
+        self.kernel_z = check_kernel(kernel_z, "kernel_z") or Linear()
         self._edges: Tensor | None = None
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from frhsic.estimators._models import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor
 from frhsic.estimators._path import fit_path
+from frhsic.estimators._scaling import Scaling as Scaling
 from frhsic.estimators._table import TableEncoder
 
 __all__ = ["FRHSICClassifier", "FRHSICEncoder", "FRHSICRegressor", "TableEncoder", "fit_path"]

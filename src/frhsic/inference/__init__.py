@@ -1,30 +1,30 @@
 """Tests, intervals and curves for the dependence of a score or representation on S."""
 
-from frhsic.inference._curve import conditional_curve, gdp_from_band
+from frhsic.inference._curve import conditional_curve
+from frhsic.inference._curve import gdp_from_band as gdp_from_band
 from frhsic.inference._equivalence import equivalence_test
 from frhsic.inference._intervals import confidence_interval
 from frhsic.inference._profile import localized_profile
 
 # `as`: for the packages above, not part of the public API.
 from frhsic.inference._question import check_sketch_alone as check_sketch_alone
-from frhsic.inference._results import Curve, EquivalenceResult, Interval, Profile, TestResult
+from frhsic.inference._results import Curve as Curve
+from frhsic.inference._results import EquivalenceResult as EquivalenceResult
+from frhsic.inference._results import Interval, TestResult
+from frhsic.inference._results import Profile as Profile
 from frhsic.inference._results import Result as Result
 from frhsic.inference._results import frame as frame
 from frhsic.inference._strata import MIN_LABEL_ROWS as MIN_LABEL_ROWS
 from frhsic.inference._strata import rows_by_label as rows_by_label
-from frhsic.inference._tests import holm, independence_test
+from frhsic.inference._tests import holm as holm
+from frhsic.inference._tests import independence_test
 
 __all__ = [
-    "Curve",
-    "EquivalenceResult",
     "Interval",
-    "Profile",
     "TestResult",
     "conditional_curve",
     "confidence_interval",
     "equivalence_test",
-    "gdp_from_band",
-    "holm",
     "independence_test",
     "localized_profile",
 ]

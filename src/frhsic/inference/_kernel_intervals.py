@@ -13,7 +13,7 @@ from frhsic.dependence import HSIC, DistanceCovariance
 from frhsic.inference._embedding import Embedding, as_hsic, embedding
 from frhsic.inference._question import IntervalOptions, Observations
 from frhsic.inference._results import Interval
-from frhsic.inference.bounds._bounds import population_bound
+from frhsic.inference.bounds import population_bound
 from frhsic.numerics._numeric import signed_root
 from frhsic.numerics._permutations import random_orders
 

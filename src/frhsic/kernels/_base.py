@@ -215,3 +215,13 @@ class Kernel(ABC):
         from frhsic.kernels._composed import Scaled
 
         return Scaled(self, other)
+
+
+def check_kernel(kernel: Kernel | None, name: str) -> Kernel | None:
+    """Return the kernel; raise TypeError if it is none."""
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise TypeError(
+            f"'{name}' must be a kernel or None. Got {kernel!r}. "
+            "Take one of frhsic.kernels, such as Gaussian(1.0)."
+        )
+    return kernel

@@ -25,8 +25,7 @@ from frhsic._tensorfile import TensorFileError
 from frhsic.data import to_generator
 from frhsic.engine import make_net
 from frhsic.engine.record import Record
-from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, TableEncoder
-from frhsic.estimators._scaling import Scaling
+from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, Scaling, TableEncoder
 from frhsic.kernels import Kernel
 from frhsic.kernels.documents import read_kernel
 from frhsic.persistence._classes import CLASSES, DTYPES, MODELS, arguments_of

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence import Dependence
-from frhsic.dependence._base import checked_kernel
-from frhsic.kernels import Gaussian, Kernel, default_kernel
+from frhsic.kernels import Gaussian, Kernel, check_kernel, default_kernel
 from frhsic.numerics._centering import Estimator, check_estimator, refuse_few_rows
 from frhsic.numerics._numeric import signed_root
 from frhsic.numerics._products import hsic_of_sums, normalized_hsic
@@ -74,8 +73,8 @@ class FeatureHSIC(Dependence):
     ) -> None:
         super().__init__()
         check_estimator(estimator)
-        self.kernel_z = checked_kernel(kernel_z, "kernel_z") or Gaussian()
-        self.kernel_s = checked_kernel(kernel_s, "kernel_s")
+        self.kernel_z = check_kernel(kernel_z, "kernel_z") or Gaussian()
+        self.kernel_s = check_kernel(kernel_s, "kernel_s")
         self.kernel_z.terms(None, 1.0, "kernel_z")  # ArgumentError if it has no features
         self.n_features = check_n_features(n_features)
         self.random_state = check_seed(random_state)

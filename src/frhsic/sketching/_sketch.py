@@ -22,8 +22,7 @@ from frhsic.data import (
     to_weights,
 )
 from frhsic.dependence import GDP, HSIC
-from frhsic.dependence._base import checked_kernel
-from frhsic.kernels import Kernel
+from frhsic.kernels import Kernel, check_kernel
 from frhsic.kernels.documents import describe_kernel, read_kernel
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._centering import Estimator, check_estimator
@@ -92,7 +91,7 @@ class HSICSketch:
         dtype: str = "float32",
     ) -> None:
         for name, kernel in (("kernel_z", kernel_z), ("kernel_s", kernel_s)):
-            if checked_kernel(kernel, name) is None or not kernel.fixed:
+            if check_kernel(kernel, name) is None or not kernel.fixed:
                 must = "be a kernel with numbers as bandwidths: rows that come later must not change it"
                 fix = "HSICSketch.like(z, s) takes the scales from a sample."
                 raise ArgumentError(name, must, repr(kernel), fix)

@@ -2,7 +2,7 @@
 
 # In __all__: what users need. The other names are for the packages of frhsic.
 from frhsic.sources._batches import open_source
-from frhsic.sources._missing import drop_missing
+from frhsic.sources._missing import drop_missing as drop_missing
 from frhsic.sources._shuffle import shuffle
 from frhsic.sources._source import Piece as Piece
 from frhsic.sources._source import Source
@@ -13,4 +13,11 @@ from frhsic.sources._tables import check_suffix as check_suffix
 from frhsic.sources._tables import column_names as column_names
 from frhsic.sources._tables import read_table, write_table
 
-__all__ = ["Source", "drop_missing", "open_source", "open_sql", "read_table", "shuffle", "write_table"]
+__all__ = [
+    "Source",
+    "open_source",
+    "open_sql",
+    "read_table",
+    "shuffle",
+    "write_table",
+]

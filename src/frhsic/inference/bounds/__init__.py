@@ -1,7 +1,9 @@
 """Certificates: how much any head could make of a representation, and bounds over classes of encoders."""
 
-from frhsic.inference.bounds._bounds import Bound
-from frhsic.inference.bounds._certificate import Certificate, certify
+from frhsic.inference.bounds._bounds import Bound as Bound
+from frhsic.inference.bounds._bounds import population_bound as population_bound
+from frhsic.inference.bounds._certificate import Certificate as Certificate
+from frhsic.inference.bounds._certificate import certify
 from frhsic.inference.bounds._complexity import (
     TrainedOn,
     linear_complexity,
@@ -9,14 +11,12 @@ from frhsic.inference.bounds._complexity import (
     sampled_complexity,
     uniform_bound,
 )
-from frhsic.inference.bounds._worst_case import HeadRow, WorstHead, worst_case_head
+from frhsic.inference.bounds._worst_case import HeadRow as HeadRow
+from frhsic.inference.bounds._worst_case import WorstHead as WorstHead
+from frhsic.inference.bounds._worst_case import worst_case_head
 
 __all__ = [
-    "Bound",
-    "Certificate",
-    "HeadRow",
     "TrainedOn",
-    "WorstHead",
     "certify",
     "linear_complexity",
     "network_complexity",
