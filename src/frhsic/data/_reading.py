@@ -62,7 +62,7 @@ def wrap_native(x: object) -> object:
         return pd.Series(x)
     if pa is not None and isinstance(x, pa.RecordBatch):
         return pa.Table.from_batches([x])
-    if pa is not None and isinstance(x, pa.AnyArray):
+    if pa is not None and isinstance(x, pa.Array):
         return pa.chunked_array([x])
     return x
 
