@@ -16,6 +16,7 @@ from frhsic.dependence import HSIC, DistanceCovariance
 from frhsic.kernels import Delta, Energy, Gaussian, InverseMultiquadric, Laplace, Linear
 from frhsic.numerics._lowrank import pivoted_factor
 from frhsic.numerics._tiles import factored_hsic
+from tests.covering import cover
 
 CLOSE = {"rel": 1e-10, "abs": 1e-14}
 
@@ -85,11 +86,10 @@ def finished(zs, zz, ss, normalized, root):
     return math.copysign(math.sqrt(abs(value)), value) if root else value
 
 
-@pytest.mark.parametrize("block_size", [None, 4])
-@pytest.mark.parametrize("root", [False, True])
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("name", "weighted", "normalized", "root", "block_size"),
+    list(cover(KERNELS, (False, True), (False, True), (False, True), (None, 4))),
+)
 def test_biased_hsic_is_the_sum_of_products_of_centred_entries(name, weighted, normalized, root, block_size):
     kernel, k = KERNELS[name]
     z, s, w = sample(9)
@@ -100,10 +100,10 @@ def test_biased_hsic_is_the_sum_of_products_of_centred_entries(name, weighted, n
     assert measure(z, s, w if weighted else None).item() == pytest.approx(expected, **CLOSE)
 
 
-@pytest.mark.parametrize("block_size", [None, 3])
-@pytest.mark.parametrize("root", [False, True])
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("name", "normalized", "root", "block_size"),
+    list(cover(KERNELS, (False, True), (False, True), (None, 3))),
+)
 def test_unbiased_hsic_is_the_matrix_formula(name, normalized, root, block_size):
     kernel, k = KERNELS[name]
     z, s, _ = sample(10, q=2, seed=1)
@@ -115,8 +115,7 @@ def test_unbiased_hsic_is_the_matrix_formula(name, normalized, root, block_size)
     assert measure(z, s).item() == pytest.approx(expected, **CLOSE)
 
 
-@pytest.mark.parametrize("n", [4, 6, 7])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("name", "n"), list(cover(KERNELS, (4, 7))))
 def test_unbiased_hsic_is_the_u_statistic_over_distinct_quadruples(name, n):
     kernel, k = KERNELS[name]
     z, s, _ = sample(n, seed=n)
@@ -239,10 +238,11 @@ def double_centred(D, w):
     return np.array([[D[i, j] - row[i] - row[j] + total for j in range(n)] for i in range(n)])
 
 
-@pytest.mark.parametrize("block_size", [None, 4])
-@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize(
+    ("root", "weighted", "block_size"),
+    [(False, False, None), (True, True, None), (True, False, 4), (False, True, 4)],
+)
 def test_distance_covariance_is_the_product_of_double_centred_distances(
     root, normalized, weighted, block_size
 ):
@@ -397,10 +397,11 @@ def test_hsic_of_one_column_by_thin_factors_is_the_definition(n, case, normalize
     np.testing.assert_allclose(measure(stack, s, weights).numpy(), each, rtol=1e-9, atol=1e-13)
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(), Gaussian("scale-free"), Linear(), Laplace(1.0)])
 @pytest.mark.parametrize("case", ["biased", "unbiased", "weighted"])
-@pytest.mark.parametrize("d", [1, 3])
-@pytest.mark.parametrize("n", [512, 600])
+@pytest.mark.parametrize(
+    ("kernel", "d", "n"),
+    list(cover((Gaussian(), Gaussian("scale-free"), Linear(), Laplace(1.0)), (1, 3), (512, 600))),
+)
 def test_hsic_without_gradients_is_the_one_with_gradients(n, d, case, kernel):
     """Whole, in tiles or by thin factors: above a tile of rows the way differs, the number does not."""
     z, s, w = sample(n, d=d, seed=3)

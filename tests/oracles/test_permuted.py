@@ -19,6 +19,7 @@ from frhsic.dependence import (
 from frhsic.kernels import Delta, Energy, Gaussian, Linear, OnColumns
 from frhsic.numerics._lowrank import pivoted_factor
 from frhsic.sketching import FeatureHSIC
+from tests.covering import cover
 
 N = 60
 
@@ -72,10 +73,10 @@ ROUTES = {
 }
 
 
-@pytest.mark.parametrize("root", [False, True])
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("estimator", ["biased", "unbiased"])
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    ("route", "estimator", "normalized", "root"),
+    list(cover(ROUTES, ("biased", "unbiased"), (False, True), (False, True))),
+)
 def test_permuted_hsic_is_hsic_of_permuted_rows(route, estimator, normalized, root):
     d, kinds, kernel_z, kernel_s, low_rank = ROUTES[route]
     z, s, permutations = sample(d, kinds)
@@ -93,10 +94,17 @@ def test_permuted_hsic_with_default_kernels_is_hsic_of_permuted_rows(kinds):
         assert_permuted_is_forward_on_permuted_rows(measure, z, s, permutations)
 
 
-@pytest.mark.parametrize("root", [False, True])
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("estimator", ["biased", "unbiased"])
-@pytest.mark.parametrize("kinds", [CONTINUOUS, CATEGORICAL, ("continuous", "continuous")])
+@pytest.mark.parametrize(
+    ("kinds", "estimator", "normalized", "root"),
+    list(
+        cover(
+            (CONTINUOUS, CATEGORICAL, ("continuous", "continuous"), CONTINUOUS),
+            ("biased", "unbiased"),
+            (False, True),
+            (False, True),
+        )
+    ),
+)
 def test_permuted_distance_covariance_is_that_of_permuted_rows(kinds, estimator, normalized, root):
     z, s, permutations = sample(2, kinds)
     measure = DistanceCovariance(estimator=estimator, normalized=normalized, root=root)
@@ -177,9 +185,7 @@ def assert_weights_travel_with_s(measure, z, s, permutations):
         assert not torch.allclose(other, actual, rtol=1e-3, atol=0.0)
 
 
-@pytest.mark.parametrize("root", [False, True])
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(("route", "normalized", "root"), list(cover(ROUTES, (False, True), (False, True))))
 def test_weights_travel_with_the_rows_of_s(route, normalized, root):
     d, kinds, kernel_z, kernel_s, _ = ROUTES[route]
     z, s, permutations = sample(d, kinds)

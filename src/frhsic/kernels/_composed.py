@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -18,15 +18,44 @@ from frhsic.kernels.scale import held
 from frhsic.kernels.spectral import Term
 
 
+@dataclass(frozen=True, eq=False)
 class _Composed(Kernel, ABC):
-    @property
     @abstractmethod
-    def _inside(self) -> tuple[Kernel, ...]:
-        """The kernels that it is made of."""
+    def _combine(self, *values: Any) -> Any:
+        """Return its value, given those of the kernels that it is made of."""
 
-    @abstractmethod
+    @property
+    def _inside(self) -> tuple[Kernel, ...]:
+        return tuple(value for value in vars(self).values() if isinstance(value, Kernel))
+
+    def _take(self, x: Tensor) -> Tensor:
+        """Return the columns that the kernels inside see."""
+        return x
+
+    def gram(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the Gram matrices of the kernels inside, combined, shape ``(..., n, m)``."""
+        value: Tensor = self._combine(*(k.gram(self._take(a), self._take(b)) for k in self._inside))
+        return value
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Return the diagonals of the kernels inside, combined, shape ``(..., n)``."""
+        value: Tensor = self._combine(*(kernel.diagonal(self._take(x)) for kernel in self._inside))
+        return value
+
+    def tiles(self, x: Tensor) -> Tiles:
+        """Return the blocks of the kernels inside, combined."""
+        inside = [kernel.tiles(self._take(x)) for kernel in self._inside]
+        return lambda rows, columns: self._combine(*(tile(rows, columns) for tile in inside))
+
+    @property
+    def bound(self) -> float:
+        """The bounds of the kernels inside, combined."""
+        return float(self._combine(*(kernel.bound for kernel in self._inside)))
+
     def _changed(self, change: Callable[[Kernel, Tensor], Kernel], x: Tensor) -> Self:
         """Return the same of changed kernels, each on the columns of x that it sees."""
+        own = ((name, kernel) for name, kernel in vars(self).items() if isinstance(kernel, Kernel))
+        return replace(self, **{name: change(kernel, self._take(x)) for name, kernel in own})
 
     @property
     def fixed(self) -> bool:
@@ -73,13 +102,6 @@ class _Pair(_Composed, ABC):
     left: Kernel
     right: Kernel
 
-    @property
-    def _inside(self) -> tuple[Kernel, ...]:
-        return self.left, self.right
-
-    def _changed(self, change: Callable[[Kernel, Tensor], Kernel], x: Tensor) -> Self:
-        return type(self)(change(self.left, x), change(self.right, x))
-
 
 class Sum(_Pair):
     """The sum of two kernels, written ``k + l``; characteristic as soon as one of them is.
@@ -92,18 +114,8 @@ class Sum(_Pair):
     3.0
     """
 
-    def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the sum of both Gram matrices, shape ``(..., n, m)``."""
-        return self.left.gram(a, b) + self.right.gram(a, b)
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        """Return the sum of both diagonals, shape ``(..., n)``."""
-        return self.left.diagonal(x) + self.right.diagonal(x)
-
-    def tiles(self, x: Tensor) -> Tiles:
-        """Return the sum of both blocks."""
-        left, right = self.left.tiles(x), self.right.tiles(x)
-        return lambda rows, columns: left(rows, columns) + right(rows, columns)
+    def _combine(self, *values: Any) -> Any:
+        return values[0] + values[1]
 
     def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
         """Return the sum of both forms, shape ``(...)``."""
@@ -112,11 +124,6 @@ class Sum(_Pair):
     def bind_inner(self, x: Tensor, M: Tensor, factor: float = 1.0, weights: Tensor | None = None) -> Tensor:
         """Return the sum of both forms, shape ``(...)``."""
         return self.left.bind_inner(x, M, factor, weights) + self.right.bind_inner(x, M, factor, weights)
-
-    @property
-    def bound(self) -> float:
-        """The sum of both bounds."""
-        return self.left.bound + self.right.bound
 
     @property
     def lipschitz(self) -> float:
@@ -145,11 +152,12 @@ class Product(_Pair):
     tensor([[1., 0.]])
     """
 
+    def _combine(self, *values: Any) -> Any:
+        return values[0] * values[1]
+
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the entrywise product of both Gram matrices, shape ``(..., n, m)``."""
-        if self.is_exponential:
-            return self.log_gram(a, b).exp_()
-        return self.left.gram(a, b) * self.right.gram(a, b)
+        return self.log_gram(a, b).exp_() if self.is_exponential else super().gram(a, b)
 
     @property
     def is_exponential(self) -> bool:
@@ -160,26 +168,14 @@ class Product(_Pair):
         """Return the sum of both logarithms, shape ``(..., n, m)``."""
         return held(self.left.log_gram(a, b) + self.right.log_gram(a, b), least_exponent(a))
 
-    def diagonal(self, x: Tensor) -> Tensor:
-        """Return the product of both diagonals, shape ``(..., n)``."""
-        return self.left.diagonal(x) * self.right.diagonal(x)
-
     def tiles(self, x: Tensor) -> Tiles:
         """Return the product of both blocks."""
-        if self.is_exponential:
-            return super().tiles(x)
-        left, right = self.left.tiles(x), self.right.tiles(x)
-        return lambda rows, columns: left(rows, columns) * right(rows, columns)
+        return Kernel.tiles(self, x) if self.is_exponential else super().tiles(x)
 
     @property
     def fixed(self) -> bool:
         """Whether both are, their origins too: centring does not take those out of a product."""
         return super().fixed and self.anchored
-
-    @property
-    def bound(self) -> float:
-        """The product of both bounds."""
-        return self.left.bound * self.right.bound
 
     @property
     def lipschitz(self) -> float:
@@ -208,13 +204,6 @@ class Product(_Pair):
 @dataclass(frozen=True, eq=False)
 class _Around(_Composed, ABC):
     kernel: Kernel
-
-    @property
-    def _inside(self) -> tuple[Kernel, ...]:
-        return (self.kernel,)
-
-    def _changed(self, change: Callable[[Kernel, Tensor], Kernel], x: Tensor) -> Self:
-        return replace(self, kernel=change(self.kernel, x))
 
     @property
     def has_linear(self) -> bool:
@@ -248,18 +237,8 @@ class Scaled(_Around):
                 "factor", "be a positive number", repr(self.factor), "Multiply kernels by numbers above 0."
             )
 
-    def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the scaled Gram matrix, shape ``(..., n, m)``."""
-        return self.factor * self.kernel.gram(a, b)
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        """Return the scaled diagonal, shape ``(..., n)``."""
-        return self.factor * self.kernel.diagonal(x)
-
-    def tiles(self, x: Tensor) -> Tiles:
-        """Return the scaled blocks."""
-        inside = self.kernel.tiles(x)
-        return lambda rows, columns: self.factor * inside(rows, columns)
+    def _combine(self, *values: Any) -> Any:
+        return self.factor * values[0]
 
     def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
         """Return the scaled form of the kernel inside, shape ``(...)``."""
@@ -268,11 +247,6 @@ class Scaled(_Around):
     def bind_inner(self, x: Tensor, M: Tensor, factor: float = 1.0, weights: Tensor | None = None) -> Tensor:
         """Return the scaled form of the kernel inside, shape ``(...)``."""
         return self.kernel.bind_inner(x, M, factor * self.factor, weights)
-
-    @property
-    def bound(self) -> float:
-        """The factor times the bound of the kernel inside."""
-        return self.factor * self.kernel.bound
 
     @property
     def lipschitz(self) -> float:
@@ -316,12 +290,11 @@ class OnColumns(_Around):
             return x[..., self.columns[0] : self.columns[-1] + 1]  # a view
         return x[..., list(self.columns)]
 
+    def _combine(self, *values: Any) -> Any:
+        return values[0]
+
     def _among(self, columns: Columns | None) -> Columns:
         return self.columns if columns is None else tuple(columns[j] for j in self.columns)
-
-    def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the Gram matrix of the chosen columns, shape ``(..., n, m)``."""
-        return self.kernel.gram(self._take(a), self._take(b))
 
     @property
     def is_exponential(self) -> bool:
@@ -332,25 +305,9 @@ class OnColumns(_Around):
         """Return the logarithm of the Gram matrix of the chosen columns, shape ``(..., n, m)``."""
         return self.kernel.log_gram(self._take(a), self._take(b))
 
-    def diagonal(self, x: Tensor) -> Tensor:
-        """Return the diagonal of the kernel inside, shape ``(..., n)``."""
-        return self.kernel.diagonal(self._take(x))
-
-    def tiles(self, x: Tensor) -> Tiles:
-        """Return the blocks of the kernel inside on the chosen columns."""
-        return self.kernel.tiles(self._take(x))
-
-    def _changed(self, change: Callable[[Kernel, Tensor], Kernel], x: Tensor) -> OnColumns:
-        return OnColumns(change(self.kernel, self._take(x)), self.columns)
-
     def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
         """Return the form of the kernel inside on the chosen columns, shape ``(...)``."""
         return self.kernel.inner(self._take(x), M, factor)
-
-    @property
-    def bound(self) -> float:
-        """The bound of the kernel inside."""
-        return self.kernel.bound
 
     @property
     def lipschitz(self) -> float:
