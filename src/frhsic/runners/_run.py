@@ -133,14 +133,27 @@ def sketch_source(
         fix = "Write the rows as Parquet files first."
         raise ArgumentError("partials", must, repr(os.fspath(partials)), fix)
     folder = None if partials is None else Partials(partials, job, sketch)
-    units = _join_pieces(source.pieces)
+    return _add_up(_join_pieces(source.pieces), source.rows, job, sketch, engine, folder, progress)
+
+
+def _add_up(
+    units: Sequence[Unit],
+    all_rows: int | None,
+    job: Job,
+    sketch: HSICSketch,
+    engine: Engine,
+    folder: Partials | None,
+    progress: Callable[[RunProgress], None] | None,
+) -> HSICSketch:
+    """Return the sum of the sketches of units, from the folder or else by the engine."""
     tree = _Tree(len(units))
+    all_pieces = sum(map(len, units))
     rows = [0] * len(units)
-    start, all_rows, pieces, found = time.monotonic(), source.rows, 0, 0
+    start, pieces, found = time.monotonic(), 0, 0
 
     def report() -> None:
         if progress is not None:
-            counts = (sum(rows), all_rows, pieces, len(source.pieces), found)
+            counts = (sum(rows), all_rows, pieces, all_pieces, found)
             progress(RunProgress(*counts, time.monotonic() - start))
 
     todo = []
