@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks._processes import descendants, title
 from benchmarks._record import provenance, write
 from frhsic.kernels import Gaussian
-from frhsic.runners import Engine, Local, Pool, Progress, Ray, sketch_source
+from frhsic.runners import Engine, Local, Pool, Ray, RunProgress, sketch_source
 from frhsic.sketching import HSICSketch
 from frhsic.sources import open_source, write_table
 
@@ -85,7 +85,7 @@ def sketched(
     engine: Engine = Local(),  # noqa: B008
     *,
     partials: Path | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
     files: Sequence[Path] | None = None,
 ) -> HSICSketch:
     """Sketch all files."""
@@ -103,9 +103,9 @@ class Once:
         self._rows = 0
         self.acted = False
         self.lost = 0  # rows that are to be read again
-        self.last: Progress | None = None
+        self.last: RunProgress | None = None
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: RunProgress) -> None:
         """Look at the progress."""
         self.lost += max(0, self._rows - progress.rows)
         self._rows, self.last = progress.rows, progress

@@ -24,7 +24,7 @@ import torch
 from benchmarks._processes import cpu_seconds, descendants, peak_memory, title
 from benchmarks._record import provenance, write
 from benchmarks._simulate import rng
-from frhsic.runners import Engine, Local, Pool, Progress, Ray, sketch_source
+from frhsic.runners import Engine, Local, Pool, Ray, RunProgress, sketch_source
 from frhsic.sketching import HSICSketch
 from frhsic.sources import Source, open_source
 
@@ -112,7 +112,7 @@ def sketched(
     source: Source,
     sketch: HSICSketch,
     engine: Engine = Local(),  # noqa: B008
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
     given: str | None = None,
 ) -> HSICSketch:
     """Sketch a source."""
@@ -176,7 +176,7 @@ def together(engine: Engine, source: Source, start: HSICSketch) -> tuple[bytes, 
     """Sketch all files by other processes, and return what it took."""
     peaks: dict[int, float] = {}
 
-    def look(_: Progress) -> None:
+    def look(_: RunProgress) -> None:
         for pid in descendants(os.getpid()):
             name = title(pid)
             if name.startswith("ray::sketch_unit") or "spawn_main" in name:
@@ -196,11 +196,11 @@ def _cpu() -> float:
     return time.process_time() + ended.ru_utime + ended.ru_stime + alive
 
 
-def _seldom(look: Callable[[Progress], None]) -> Callable[[Progress], None]:
+def _seldom(look: Callable[[RunProgress], None]) -> Callable[[RunProgress], None]:
     """Look once in a second."""
     last = [0.0]
 
-    def now(progress: Progress) -> None:
+    def now(progress: RunProgress) -> None:
         if progress.seconds >= last[0] + 1.0 or progress.pieces == progress.all_pieces:
             last[0] = progress.seconds
             look(progress)

@@ -16,7 +16,7 @@ import torch
 from benchmarks.scale import faults
 from frhsic.kernels import Delta, Gaussian, OnColumns
 from frhsic.runners import Local, Pool, Ray, _engines, _run, sketch_source
-from frhsic.runners._run import _Tree, _units
+from frhsic.runners._run import _join_pieces, _Tree
 from frhsic.runners._work import Job
 from frhsic.sketching import HSICSketch
 from frhsic.sources import Piece, open_source, write_table
@@ -118,7 +118,7 @@ class Deadly(Job):
 
 
 def test_a_file_over_which_workers_die_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(_engines, "_DEATHS", 1)
+    monkeypatch.setattr(_engines, "DEATHS", 1)
     source = open_source(cut(table(), tmp_path))
     job = Deadly(replace(source, pieces=()), empty().to_bytes(), None)
     with pytest.raises(RuntimeError, match=r"0\.parquet' and 5 more must be .* Got 1 workers .* by signal 9"):
@@ -131,7 +131,7 @@ class Unborn:
 
 
 def test_workers_that_cannot_start_are_not_started_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(_engines, "_DEATHS", 1)
+    monkeypatch.setattr(_engines, "DEATHS", 1)
     with pytest.raises(RuntimeError, match=r"ended before they began, the last with exit code 7.*__main__"):
         list(Pool(1).run(Unborn(), [(0, (Piece("a"),))]))
 
@@ -148,14 +148,18 @@ def test_an_error_of_the_data_names_file_and_rows(tmp_path):
 # What is computed
 
 
-@pytest.mark.parametrize("weights", [None, "weight"])
-@pytest.mark.parametrize("given", [None, "label", "job"])
+MIXED = OnColumns(Gaussian(15.0), [0]) * OnColumns(Delta(), [1])
+
+
 @pytest.mark.parametrize(
-    ("z", "s", "kernel_s"),
+    ("z", "s", "kernel_s", "weights", "given"),
     [
-        (["score"], ["age"], Gaussian(15.0)),
-        (["score", "other"], ["income"], Gaussian(1.0)),
-        (["score", "label"], ["age", "job"], OnColumns(Gaussian(15.0), [0]) * OnColumns(Delta(), [1])),
+        (["score"], ["age"], Gaussian(15.0), None, None),
+        (["score"], ["age"], Gaussian(15.0), "weight", "job"),
+        (["score", "other"], ["income"], Gaussian(1.0), "weight", None),
+        (["score", "other"], ["income"], Gaussian(1.0), None, "label"),
+        (["score", "label"], ["age", "job"], MIXED, None, "job"),
+        (["score", "label"], ["age", "job"], MIXED, "weight", "label"),
     ],
 )
 def test_it_is_the_sketch_of_a_plain_loop(tmp_path, units, z, s, kernel_s, weights, given):
@@ -165,8 +169,8 @@ def test_it_is_the_sketch_of_a_plain_loop(tmp_path, units, z, s, kernel_s, weigh
     assert start.n_rows == 0
     wanted = loop(source, HSICSketch.from_bytes(start.to_bytes()), z, s, weights, given)
     assert (found.n_rows, found.labels) == (wanted.n_rows, wanted.labels)
-    for level in found.labels or [None]:
-        one, two = (x if level is None else x.at(level) for x in (found, wanted))
+    for label in found.labels or [None]:
+        one, two = (x if label is None else x.at(label) for x in (found, wanted))
         assert one.value() == pytest.approx(two.value(), rel=1e-9)
 
 
@@ -259,7 +263,7 @@ def test_sketches_are_added_up_in_the_same_pairs_whichever_comes_first():
 @pytest.mark.parametrize("rows", [[10] * 7, [2_000_000] * 5_000, [None] * 3_000, [0, 5, None, 3_000_000]])
 def test_units_hold_every_piece_once_and_are_not_too_many(rows):
     pieces = [Piece(str(j), rows=n) for j, n in enumerate(rows)]
-    units = _units(pieces)
+    units = _join_pieces(pieces)
     assert list(itertools.chain(*units)) == pieces
     assert all(units)
     assert len(units) <= 1_024

@@ -12,7 +12,7 @@ from frhsic.auditing._audit import audit
 from frhsic.auditing._results import Audit
 from frhsic.auditing._subject import MAX_LABELS
 from frhsic.data import Label, Sensitive, split_labels, to_matrix, to_sensitive
-from frhsic.runners import Engine, Local, Progress, sketch_source
+from frhsic.runners import Engine, Local, RunProgress, sketch_source
 from frhsic.sketching import HSICSketch
 from frhsic.sources import Source, absent_error
 
@@ -33,7 +33,7 @@ def audit_source(
     positive_label: Label | None = None,
     engine: Engine = Local(),  # noqa: B008
     partials: str | os.PathLike[str] | None = None,
-    progress: Callable[[str, Progress], None] | None = None,
+    progress: Callable[[str, RunProgress], None] | None = None,
 ) -> Audit:
     """Return the audit of rows that need not fit in memory: a sketch of each sensitive column, and of all.
 
@@ -92,7 +92,7 @@ def audit_source(
             weights=None if sample_weight is None else sample.column(sample_weight),
         )
 
-        def tell(state: Progress, names: Sequence[str] = names) -> None:
+        def tell(state: RunProgress, names: Sequence[str] = names) -> None:
             if progress is not None:
                 progress(" and ".join(names), state)
 

@@ -1,6 +1,9 @@
 """One sketch of a table of any size: by this process, by several, or by a Ray cluster."""
 
-from frhsic.runners._engines import Engine, Local, Pool, Ray
-from frhsic.runners._run import Progress, sketch_source
+from frhsic.runners._engines import Engine as Engine
+from frhsic.runners._engines import Local, Pool
+from frhsic.runners._ray import Ray
+from frhsic.runners._run import RunProgress as RunProgress
+from frhsic.runners._run import sketch_source
 
-__all__ = ["Engine", "Local", "Pool", "Progress", "Ray", "sketch_source"]
+__all__ = ["Local", "Pool", "Ray", "sketch_source"]

@@ -1,7 +1,7 @@
-"""Sketches of units on a disk, so that what was done need not be done again.
+"""Sketches of units on a disk, with which an interrupted run continues.
 
 A file is named by all that determines its content, and begins with a checksum of that name and the content:
-one that is torn, damaged, renamed or of another file, version or specification is as good as absent.
+one that is damaged, renamed or of another file, version or specification is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Partials:
 
     def __init__(self, folder: str | os.PathLike[str], job: Job, like: HSICSketch) -> None:
         self._folder = Path(folder)
-        # Rows are in these files: nobody else's.
+        # For this user alone, since the files hold rows.
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._like = like
         source = job.source
@@ -44,7 +44,7 @@ class Partials:
         }
 
     def load(self, unit: Unit) -> HSICSketch | None:
-        """Return the sketch of a unit, or None where there is none that can be trusted."""
+        """Return the sketch of a unit, or None if there is no valid file."""
         key = self._key(unit)
         try:
             content = self._path(key).read_bytes()
@@ -58,7 +58,7 @@ class Partials:
         return None
 
     def save(self, unit: Unit, data: bytes) -> None:
-        """Keep the sketch of a unit."""
+        """Write the sketch of a unit."""
         key = self._key(unit)
         with replacing(self._path(key)) as file:
             file.write(_MARK + _checksum(key, data))

@@ -6,33 +6,34 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
+from frhsic._checks import ArgumentError
 from frhsic.runners._engines import Engine, Local
 from frhsic.runners._partials import Partials
-from frhsic.runners._work import Columns, Job, Unit
+from frhsic.runners._work import Job, SourceColumns, Unit
 from frhsic.sketching import HSICSketch
 from frhsic.sources import Piece, Source
 
 # Rows of a unit of work, about a second, but at most so many units: their sketches of some megabytes each are
-# sent, written and added up. Neither depends on who does the work, which must not change the result.
+# sent, written and added up. Neither depends on the engine, which must not change the result.
 _ROWS, _UNITS = 1_000_000, 1_024
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far it is.
+class RunProgress:
+    """The progress of a run.
 
     Attributes
     ----------
     rows, all_rows : int
-        Rows read or found among the partials; ``all_rows`` is None where only reading would tell.
+        Rows read or found among the partials; ``all_rows`` is None if it is not known before reading.
     pieces, all_pieces : int
-        Pieces that are done.
+        Complete pieces, and all of them.
     found : int
-        Those among them that a run before this one had done.
+        Pieces that were found among the partials of an earlier run.
     seconds : float
-        Since the beginning.
+        Since the start.
     """
 
     rows: int
@@ -60,12 +61,12 @@ def sketch_source(
     groups: str | None = None,
     engine: Engine = Local(),  # noqa: B008
     partials: str | os.PathLike[str] | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
 ) -> HSICSketch:
     """Sketch all rows of a source.
 
-    The result is the same, bit by bit, for each engine and number of workers on machines of one kind, whoever
-    of them died on the way.
+    The result is the same, bit by bit, for each engine and number of workers on machines of one kind, also
+    after workers died.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def sketch_source(
         From ``open_source`` or ``open_sql``. Other columns than those named here are not read. Rows with
         missing values are left out if it was opened with ``allow_missing``.
     sketch : HSICSketch
-        An empty one, which says what is to be computed; it stays empty.
+        An empty one with the kernels and features to use; it stays empty.
     z, s : str or list of str
         Columns.
     weights, given : str, optional
@@ -87,11 +88,11 @@ def sketch_source(
     engine : Engine, default=Local()
         ``Local()``, ``Pool(workers)`` or ``Ray(address)``. A stream or a database can only be read locally.
     partials : path, optional
-        A folder, made if need be, for the sketches of parts: a run that ended early goes on where it was, as
-        long as the same files are there unchanged. They hold some of the rows as they are. Delete the folder
-        when it is of no more use.
+        A folder, created if it does not exist, for the sketches of parts: a run that ended early continues
+        from them if the files of the source are unchanged. They hold some of the rows as they are. Delete the
+        folder when you no longer need it.
     progress : callable, optional
-        Called with a ``Progress``, after each batch where that is known, else after each part.
+        Called with a ``RunProgress`` after each batch (``Local``, ``Pool``) or part (``Ray``).
 
     Returns
     -------
@@ -100,9 +101,9 @@ def sketch_source(
     Raises
     ------
     ValueError, OSError
-        If a file is damaged, has changed or is gone; the message names it.
+        If a file is damaged, changed or missing; the message names it.
     RuntimeError
-        If workers die again and again over the same file.
+        If workers die repeatedly over the same file.
 
     Examples
     --------
@@ -113,11 +114,12 @@ def sketch_source(
     >>> sketch_source(scores, HSICSketch(Gaussian(2.0), Gaussian(20.0)), z="score", s="age").n_rows
     72
     """
-    columns = _columns(source, z, s, weights, given, ids, groups)
+    z, s = ((names,) if isinstance(names, str) else tuple(names) for names in (z, s))
+    columns = SourceColumns(z, s, weights, given, ids, groups)
+    _check_columns(columns, source)
     if sketch.n_rows:
-        raise ValueError(
-            f"'sketch' must be empty. Got one of {sketch.n_rows} rows. Pass a new one, and add the two up."
-        )
+        got = f"one of {sketch.n_rows} rows"
+        raise ArgumentError("sketch", "be empty", got, "Pass a new one, and add the two up.")
     if not isinstance(engine, Engine):
         raise TypeError(
             f"'engine' must be Local(), Pool() or Ray() of frhsic.runners. "
@@ -127,21 +129,32 @@ def sketch_source(
     schema = source.schema.empty_table().select(columns.names).schema
     job = Job(replace(source, schema=schema, pieces=()), sketch.to_bytes(), columns)
     if partials is not None and not all(piece.fingerprint for piece in source.pieces):
-        raise ValueError(
-            "'partials' must be None for a stream or a database, which may be another one next time. "
-            f"Got {os.fspath(partials)!r}. Write the rows as Parquet files first."
-        )
+        must = "be None for a stream or a database, which may be another one next time"
+        fix = "Write the rows as Parquet files first."
+        raise ArgumentError("partials", must, repr(os.fspath(partials)), fix)
     folder = None if partials is None else Partials(partials, job, sketch)
-    units = _units(source.pieces)
-    tree = _Tree(len(units))
-    rows = dict.fromkeys(range(len(units)), 0)
-    start, all_rows, pieces, found = time.monotonic(), source.rows, 0, 0
+    return _add_up(_join_pieces(source.pieces), source.rows, job, sketch, engine, folder, progress)
 
-    def tell() -> None:
+
+def _add_up(
+    units: Sequence[Unit],
+    all_rows: int | None,
+    job: Job,
+    sketch: HSICSketch,
+    engine: Engine,
+    folder: Partials | None,
+    progress: Callable[[RunProgress], None] | None,
+) -> HSICSketch:
+    """Return the sum of the sketches of units, from the folder or else by the engine."""
+    tree = _Tree(len(units))
+    all_pieces = sum(map(len, units))
+    rows = [0] * len(units)
+    start, pieces, found = time.monotonic(), 0, 0
+
+    def report() -> None:
         if progress is not None:
-            seconds = time.monotonic() - start
-            done = sum(rows.values())
-            progress(Progress(done, all_rows, pieces, len(source.pieces), found, seconds))
+            counts = (sum(rows), all_rows, pieces, all_pieces, found)
+            progress(RunProgress(*counts, time.monotonic() - start))
 
     todo = []
     for place, unit in enumerate(units):
@@ -152,7 +165,7 @@ def sketch_source(
         tree.put(place, known)
         rows[place] = sum(piece.rows or 0 for piece in unit) or known.n_rows
         pieces, found = pieces + len(unit), found + len(unit)
-    tell()
+    report()
     with contextlib.closing(engine.run(job, todo)) as parts:  # type: ignore[type-var]
         for part in parts:
             rows[part.place] = part.rows
@@ -161,36 +174,26 @@ def sketch_source(
                     folder.save(units[part.place], part.data)
                 tree.put(part.place, HSICSketch.from_bytes(part.data, like=sketch))
                 pieces += len(units[part.place])
-            tell()
-    total = tree.total
-    assert total is not None  # noqa: S101
-    return total
+            report()
+    assert tree.total is not None  # noqa: S101
+    return tree.total
 
 
-def _columns(
-    source: Source,
-    z: str | Sequence[str],
-    s: str | Sequence[str],
-    weights: str | None,
-    given: str | None,
-    ids: str | None,
-    groups: str | None,
-) -> Columns:
-    z, s = ([names] if isinstance(names, str) else list(names) for names in (z, s))
-    single = {"weights": weights, "given": given, "ids": ids, "groups": groups}
-    for argument, names in {"z": z, "s": s, **{k: [v] for k, v in single.items() if v is not None}}.items():
+def _check_columns(columns: SourceColumns, source: Source) -> None:
+    for argument, names in asdict(columns).items():
+        names = [names] if isinstance(names, str) else names
+        if names is None:
+            continue
         absent = [name for name in names if name not in source.columns]
         if absent or not names or len(set(names)) < len(names):
             got = repr(absent[0]) if absent else "one of them twice" if names else "none"
-            raise ValueError(
-                f"'{argument}' must name columns of the source, each once: {', '.join(source.columns[:20])}. "
-                f"Got {got}. Correct the name, or open the source with that column."
-            )
-    return Columns(tuple(z), tuple(s), weights, given, ids, groups)
+            must = f"name columns of the source, each once: {', '.join(source.columns[:20])}"
+            fix = "Correct the name, or open the source with that column."
+            raise ArgumentError(argument, must, got, fix)
 
 
-def _units(pieces: Sequence[Piece]) -> list[Unit]:
-    """Put neighbours together until they are worth a task; a piece of unknown size is."""
+def _join_pieces(pieces: Sequence[Piece]) -> list[Unit]:
+    """Join neighbours to units of enough rows; a piece of unknown size is a unit."""
     sizes = [_ROWS if piece.rows is None else piece.rows for piece in pieces]
     enough = max(_ROWS, -(-sum(sizes) // _UNITS))
     units: list[Unit] = []
@@ -206,7 +209,7 @@ def _units(pieces: Sequence[Piece]) -> list[Unit]:
 
 
 class _Tree:
-    """Adds up sketches in pairs of neighbours, and these in pairs, whichever comes first."""
+    """Adds up sketches in pairs of neighbours, and these in pairs, in any order of arrival."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -214,7 +217,7 @@ class _Tree:
         self.total: HSICSketch | None = None
 
     def put(self, place: int, sketch: HSICSketch) -> None:
-        """Take the sketch of a place, once for each."""
+        """Add the sketch of a place, once for each."""
         level, size = 0, self._size
         while size > 1:
             other = place ^ 1
