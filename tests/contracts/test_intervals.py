@@ -12,6 +12,7 @@ from frhsic.inference import (
     _eipm_intervals,
     _embedding,
     _gdp_intervals,
+    _intervals,
     _kernel_intervals,
     conditional_curve,
     confidence_interval,
@@ -210,6 +211,13 @@ def test_rows_of_no_weight_are_as_if_they_were_not_there(measure):
 def test_measures_without_an_interval_are_errors_by_name():
     with pytest.raises(TypeError, match=r"must be HSIC, DistanceCovariance, GDP or EIPM.*Got BinnedMMD"):
         interval(*pair(), BinnedMMD())
+
+
+def test_a_measure_gets_its_interval_by_one_entry(monkeypatch):
+    monkeypatch.setitem(
+        _intervals._OF_ROWS, BinnedMMD, lambda rows, measure, options: (len(rows), options.n_draws)
+    )
+    assert interval(*pair(), BinnedMMD()) == (120, 199)
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_weighted_intervals_cover_the_value_of_the_population(name, where):
 
 def test_random_pairings_exceed_chance_anywhere_in_one_sample_of_twenty():
     above = {"permuted": 0, "limit, with weights": 0}
-    for seed in range(300):
+    for seed in range(200):
         rng = np.random.default_rng(seed)
         z, s = rng.standard_t(3, size=150), rng.normal(size=150)
         options = {"n_points": 15, "n_permutations": 99, "random_state": seed}
@@ -185,7 +185,7 @@ def test_random_pairings_exceed_chance_anywhere_in_one_sample_of_twenty():
         w = rng.uniform(0.2, 2.0, 150)
         above["limit, with weights"] += bool(localized_profile(z, s, sample_weight=w, **options).above)
     for name, count in above.items():
-        assert 3 <= count <= 30, (name, count)  # 15 expected, 3.8 the standard deviation
+        assert 1 <= count <= 22, (name, count)  # 10 expected, 3.1 the standard deviation
 
 
 def test_the_contrast_is_largest_where_the_effect_is():
