@@ -19,7 +19,7 @@ from frhsic.dependence._base import Dependence
 from frhsic.kernels import Gaussian, Linear
 from frhsic.numerics._centering import Estimator
 
-__all__ = ["Penalty", "PenaltySum", "PenaltyValue", "budget_penalty", "default_penalty"]
+__all__ = ["Penalty", "PenaltySum", "budget_penalty", "default_penalty"]
 
 On: TypeAlias = Literal["representation", "prediction", "probability"]
 Side: TypeAlias = Literal["both", "z", "s"]
