@@ -647,7 +647,7 @@ def test_routing_brings_sensitive_features_and_weights_into_a_search_within_cros
         (
             {"validation": 0.05},
             ValueError,
-            r"'validation' must hold out at least 20 rows .* Got 10\. 200 rows",
+            r"'validation' must hold out at least 20 rows .* Got 10\. There are 200 rows",
         ),
         (
             {"validation": "some"},
