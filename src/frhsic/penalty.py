@@ -19,9 +19,7 @@ from frhsic.dependence import HSIC, Dependence
 from frhsic.kernels import Gaussian, Linear
 from frhsic.numerics._centering import Estimator
 
-__all__ = [
-    "Penalty",
-]
+__all__ = ["Penalty"]
 
 On: TypeAlias = Literal["representation", "prediction", "probability"]
 Side: TypeAlias = Literal["both", "z", "s"]

@@ -123,7 +123,7 @@ def test_lams_are_taken_as_given():
     made = fitted(budgets=None, lams=[3.0, 0.0])
     assert [p.strength for p in made.points_] == [3.0, 0.0]
     assert [p.budget for p in made.points_] == [None, None]
-    assert [p.label for p in made.points_] == ["strength 3", "unconstrained"]
+    assert [p.label for p in made.points_] == ["lam 3", "unconstrained"]
 
 
 def test_without_strengths_four_budgets_are_trained():
@@ -647,7 +647,7 @@ def test_routing_brings_sensitive_features_and_weights_into_a_search_within_cros
         (
             {"validation": 0.05},
             ValueError,
-            r"'validation' must hold out at least 20 rows .* Got 10\. 200 rows",
+            r"'validation' must hold out at least 20 rows .* Got 10\. There are 200 rows",
         ),
         (
             {"validation": "some"},

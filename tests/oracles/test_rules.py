@@ -175,8 +175,9 @@ def test_point_is_frozen_and_goes_to_a_dictionary():
     assert "dependence 0.01." in str(p)
 
 
-def test_points_say_their_strength_in_words():
+def test_points_print_their_budget_or_penalty_weight():
     assert str(Point(0.0, 0.8, 0.1)).startswith("Unconstrained: performance 0.8")
+    assert str(Point(3.0, 0.8, 0.1)).startswith("Lam 3: performance 0.8")
     assert str(Point(20.0, 0.8, 0.1, budget=0.05)).startswith("Budget 5 %: performance 0.8")
 
 

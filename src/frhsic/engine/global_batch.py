@@ -284,7 +284,7 @@ class _Part(NamedTuple):
     factor: float
     penalty: Penalty
     measure: FeatureHSIC
-    like: Tensor  # what came, (..., n, d)
+    like: Tensor  # z or the prediction as passed, (..., n, d)
     z: Tensor
     s: Sensitive
     w: Tensor

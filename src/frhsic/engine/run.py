@@ -81,7 +81,7 @@ class Run:
                 if self.file is not None and due and epoch < epochs - 1:
                     self.file.write(*checkpoint.capture(self))
         if self.file is not None:
-            self.file.remove()
+            self.file.path.unlink(missing_ok=True)
         return self._finish()
 
     def _is_over(self, k: int) -> bool:

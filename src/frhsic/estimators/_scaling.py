@@ -18,10 +18,6 @@ Rule: TypeAlias = Literal["standard", "minmax", "none"]
 class Scaling:
     """The map x -> (x - shift) * factor of each column; a column that does not vary becomes zero.
 
-    Parameters
-    ----------
-    shift, factor : Tensor of shape (p,)
-
     Examples
     --------
     >>> x = torch.tensor([[0.0, 5.0], [4.0, 5.0]], dtype=torch.float64)

@@ -98,7 +98,7 @@ def _split(
         must = "lie between 0 and 1, a share of the rows"
         raise ArgumentError("validation", must, repr(share), "Try 0.2.")
     n = len(s)
-    _check_count(math.ceil(share * n), "hold out", f"{n} rows came. Pass more, or a larger share.")
+    _check_count(math.ceil(share * n), "hold out", f"There are {n} rows. Pass more, or a larger share.")
     labels = None
     if rows.y is not None and stratify:
         labels = np.unique(np.asarray(rows.y), return_inverse=True)[1].ravel()

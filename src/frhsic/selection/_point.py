@@ -16,13 +16,13 @@ class Point(Result):
     """One trained model of a sweep, as judged on held-out rows.
 
     A selection rule is a function of a sequence of points that returns the index of one of them. Points may
-    come in any order: rules sort them by strength, equal strengths in the order given.
+    come in any order: rules sort them by ``strength``, equal ones in the order given.
 
     Attributes
     ----------
     strength : float
-        The strength of its penalty, lambda of the paper's objective or one over the budget: the larger, the
-        less dependence is hoped for. 0: the unconstrained model.
+        The penalty weight, lambda of the paper's objective, or one over the budget: the larger, the less
+        dependence is expected. 0: the unconstrained model.
     performance : float
         Its score on the task; larger is better.
     dependence : float
@@ -42,7 +42,7 @@ class Point(Result):
     Examples
     --------
     >>> print(Point(10.0, performance=0.81, dependence=0.02, upper=0.03))
-    Strength 10: performance 0.81, dependence 0.02, at most 0.03 by its own confidence limit.
+    Lam 10: performance 0.81, dependence 0.02, at most 0.03 by its own confidence limit.
     """
 
     strength: float
@@ -61,10 +61,10 @@ class Point(Result):
 
     @property
     def label(self) -> str:
-        """The strength in words: the budget in percent, or lambda, or "unconstrained" for none."""
+        """The budget in percent, or the penalty weight, or "unconstrained"."""
         if self.budget is not None:
             return f"budget {100.0 * self.budget:g} %"
-        return "unconstrained" if self.strength == 0 else f"strength {self.strength:g}"
+        return "unconstrained" if self.strength == 0 else f"lam {self.strength:g}"
 
     def __str__(self) -> str:
         limit = "" if self.upper is None else f", at most {number(self.upper)} by its own confidence limit"
