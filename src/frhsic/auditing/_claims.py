@@ -23,9 +23,7 @@ most a. No independence between tests is needed. The tests are exact or hold for
 says; bands hold for many rows. Signs are those of means at single values or within ranges of an attribute
 (``Curve.mean_low`` and ``mean_high``), which need no assumption on the curve.
 
-Why this gate: the joint test sees combinations that no attribute shows alone, but with five attributes of
-which one matters it has little power. As the only gate it would cost nearly all claims about single
-attributes; a fifth of the error for it costs few (measured in docs/auditing.md).
+Why a fifth of the error for the joint test in the gate: docs/auditing.md.
 
 *Signs.* A band is for the mean at a place, m(a), but "above the overall mean" is about m(a) - mu, and the
 overall mean has an error of its own. With pi_a the share of the rows at a, and independent rows,
@@ -212,9 +210,10 @@ def make_claims(
             if one.score is not None:
                 claims += _signs("dependence", one.score, column)
             if one.profile is not None:
-                profile = one.profile
-                above = [i for i in column.visible(profile.points) if profile.contrast[i] > profile.chance[i]]
-                claims += _places("dependence", "differs", profile.points, above, column)
+                visible = set(column.visible(one.profile.points))
+                above = one.profile.above
+                points = tuple(at for i, at in enumerate(one.profile.points) if i in visible and at in above)
+                claims += [Claim("dependence", "differs", names, None, points)] if points else []
         if one.within is not None and rejects(one.within, alpha):
             claims.append(Claim("within outcomes", "depends", names))
             for label, curve in one.labels.items():
@@ -223,13 +222,10 @@ def make_claims(
             claims += _signs("calibration", one.calibration, column)
     if joint is not None:
         together = tuple(column.name for column in columns)
-        tests: tuple[tuple[Question, TestResult | None], ...]
-        tests = (("dependence", joint.test), ("within outcomes", joint.within))
-        claims += [
-            Claim(question, "depends", together)
-            for question, test in tests
-            if test is not None and rejects(test, alpha)
-        ]
+        if rejects(joint.test, alpha):
+            claims.append(Claim("dependence", "depends", together))
+        if joint.within is not None and rejects(joint.within, alpha):
+            claims.append(Claim("within outcomes", "depends", together))
     return tuple(claims)
 
 
@@ -239,23 +235,10 @@ def rejects(test: TestResult, alpha: float) -> bool:
 
 
 def _signs(question: Question, found: SignedCurve, column: Column, label: str | None = None) -> list[Claim]:
-    visible = set(column.visible(found.curve.points))
-    above, below = ([i for i in rows if i in visible] for rows in (found.above, found.below))
-    points = found.curve.points
+    visible, points = set(column.visible(found.curve.points)), found.curve.points
+    sides: tuple[tuple[Says, tuple[int, ...]], ...] = (("above", found.above), ("below", found.below))
     return [
-        *_places(question, "above", points, above, column, label),
-        *_places(question, "below", points, below, column, label),
+        Claim(question, says, (column.name,), label, tuple(points[i] for i in rows if i in visible))
+        for says, rows in sides
+        if not visible.isdisjoint(rows)
     ]
-
-
-def _places(
-    question: Question,
-    says: Says,
-    points: Sequence[float],
-    rows: Sequence[int],
-    column: Column,
-    label: str | None = None,
-) -> list[Claim]:
-    if not rows:
-        return []
-    return [Claim(question, says, (column.name,), label, tuple(points[i] for i in rows))]

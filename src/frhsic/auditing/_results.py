@@ -236,7 +236,7 @@ class Recovery(Result):
 
 @dataclass(frozen=True)
 class Representation(Result):
-    """What only a representation is asked.
+    """What can be predicted from a representation.
 
     Attributes
     ----------
@@ -257,37 +257,30 @@ class Audit(Result):
     Attributes
     ----------
     subject : {"score", "representation"}
-    n : int
-        Rows.
+    n, width : int
+        Rows, and columns of z.
     groups : int or None
         Groups of rows that are independent of one another, where rows are not.
     confidence_level : float
-        Of every interval and chance, each by itself, and of all claims together. Bands and limits along s are
-        at higher levels, as they say.
+        Of every interval and chance, each by itself, and of all claims together. Bands and limits along s
+        have a higher confidence, as they say.
     score : Column or None
         The score, described; None for a representation.
-    width : int
-        Columns of z.
     columns : tuple of Column
         The sensitive columns, described.
     attributes : tuple of Attribute
-        One by one.
-    joint : Attribute or None
-        All together, when there are several.
+        One by one; ``joint`` is all of them together, when there are several.
     representation : Representation or None
     certificate : Certificate or None
         Of all sensitive columns together; None when rows have weights.
-    weighted : bool
-        Whether rows had weights.
-    trained_on : bool or None
-        Whether these rows were used for training, as the caller said.
+    weighted, trained_on : bool
+        Whether rows had weights; whether they were used for training (None if the caller did not say).
     seed : int
         With it as ``random_state`` the same numbers come out again.
     version : str
         Of frhsic.
     claims : tuple of Claim
-        What the audit says about the population: any of it is false in at most 1 - ``confidence_level`` of
-        samples.
+        Every statement about the population: any is false with probability at most 1 - ``confidence_level``.
     notes : tuple of str
         Warnings first.
     """
@@ -320,10 +313,15 @@ class Audit(Result):
         for found in self.attributes:
             if found.names == (name,):
                 return found
-        known = ", ".join(repr(found.name) for found in self.attributes)
-        raise ArgumentError(
-            "name", "be a sensitive column of this audit", repr(name), f"Take one of {known}."
-        )
+        fix = f"Take one of {', '.join(repr(found.name) for found in self.attributes)}."
+        raise ArgumentError("name", "be a sensitive column of this audit", repr(name), fix)
+
+    def find_claims(
+        self, question: str, names: tuple[str, ...], label: str | None = None
+    ) -> dict[str, Claim]:
+        """Return the claims about some attributes, by what they say."""
+        key = (question, names, label)
+        return {one.says: one for one in self.claims if (one.question, one.attributes, one.label) == key}
 
     def sentences(self) -> tuple[str, ...]:
         """Return a summary in plain words: a paragraph for each attribute, and what it does not show."""
@@ -343,29 +341,22 @@ class Audit(Result):
         """Return a pandas frame with a row for each measure on each attribute."""
         rows: list[dict[str, Any]] = []
         for found in self.every:
-            rows += _test_row(found.name, "independence test", found.test)
+            rows += _row(found.name, "independence test", found.test)
             for name, result in found.measures.items():
-                rows += _measure_row(found.name, name, result)
+                rows += _row(found.name, name, result)
             if found.outcome is not None:
                 outcome = found.outcome
-                rows += _test_row(found.name, "equalized odds test", outcome.equalized_odds)
+                rows += _row(found.name, "equalized odds test", outcome.equalized_odds)
                 for one in outcome.labels:
-                    rows += _measure_row(found.name, f"gdp where the outcome is {one.label}", one.gdp)
-                rows += _measure_row(found.name, "calibration_gap", outcome.calibration_gap)
+                    rows += _row(found.name, f"gdp where the outcome is {one.label}", one.gdp)
+                rows += _row(found.name, "calibration_gap", outcome.calibration_gap)
         return frame(rows)
 
 
 _FIELDS = ("estimate", "low", "high", "chance", "chance_high", "pvalue", "adjusted", "n")
 
 
-def _test_row(attribute: str, name: str, test: TestResult | None) -> list[dict[str, Any]]:
-    if test is None:
-        return []
-    values = {"pvalue": test.pvalue, "adjusted": test.adjusted, "n": test.n}
-    return [{"attribute": attribute, "measure": name, **dict.fromkeys(_FIELDS), **values}]
-
-
-def _measure_row(attribute: str, name: str, result: Interval | Estimate | None) -> list[dict[str, Any]]:
+def _row(attribute: str, name: str, result: TestResult | Interval | Estimate | None) -> list[dict[str, Any]]:
     if result is None:
         return []
     values = {field: value for field, value in result.to_dict().items() if field in _FIELDS}

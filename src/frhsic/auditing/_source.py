@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from frhsic._checks import ArgumentError
@@ -76,42 +77,26 @@ def audit_source(
         for names in (scores, sensitive_features)
     )
     single = {"y_true": y_true, "sample_weight": sample_weight, "groups": groups}
-    named = {"scores": z, "sensitive_features": s, **{k: [v] for k, v in single.items() if v}}
-    for argument, names in named.items():
-        absent = [name for name in names if name not in source.columns]
-        if absent:
-            raise absent_error(argument, absent, list(source.columns))
+    _check_columns(source, {"scores": z, "sensitive_features": s, **{k: [v] for k, v in single.items() if v}})
     sample = source.sample()  # for the scales of kernels
     given, notes = _labels(sample, y_true)
     rows = to_matrix(sample.select(z), name="scores", min_rows=2)
-    found = []
+    weights = None if sample_weight is None else sample.column(sample_weight)
+    sketches = []
     for names in [[name] for name in s] + ([s] if len(s) > 1 else []):
-        empty = HSICSketch.like(
-            rows,
-            _sensitive(sample.select(names), kinds or {}),
-            weights=None if sample_weight is None else sample.column(sample_weight),
-        )
-
-        def tell(state: RunProgress, names: Sequence[str] = names) -> None:
-            if progress is not None:
-                progress(" and ".join(names), state)
-
-        found.append(
-            sketch_source(
-                source,
-                empty,
-                z=z,
-                s=names,
-                weights=sample_weight,
-                given=given,
-                engine=engine,
-                partials=partials,
-                progress=tell,
-                groups=groups,
-            )
-        )
+        empty = HSICSketch.like(rows, _sensitive(sample.select(names), kinds or {}), weights=weights)
+        columns: dict[str, Any] = {
+            "z": z,
+            "s": names,
+            "weights": sample_weight,
+            "given": given,
+            "groups": groups,
+        }
+        show = None if progress is None else partial(progress, " and ".join(names))
+        options: dict[str, Any] = {"engine": engine, "partials": partials, "progress": show}
+        sketches.append(sketch_source(source, empty, **columns, **options))
     result = audit(
-        found,
+        sketches,
         confidence_level=confidence_level,
         bandwidth_s=bandwidth_s,
         random_state=random_state,
@@ -119,6 +104,13 @@ def audit_source(
         positive_label=positive_label,
     )
     return replace(result, notes=(*result.notes, *notes))
+
+
+def _check_columns(source: Source, arguments: Mapping[str, Sequence[str]]) -> None:
+    for argument, names in arguments.items():
+        absent = [name for name in names if name not in source.columns]
+        if absent:
+            raise absent_error(argument, absent, list(source.columns))
 
 
 def _sensitive(sample: Any, kinds: Mapping[str, str]) -> Sensitive:

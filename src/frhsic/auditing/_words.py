@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from frhsic._text import join_words, number, percent
 from frhsic.auditing._measures import MEASURES
-from frhsic.inference import Curve, TestResult
+from frhsic.inference import Curve, Profile, TestResult
 
 if TYPE_CHECKING:
     from frhsic.auditing._results import Attribute, Audit, Claim, Column, Outcome
@@ -50,21 +50,10 @@ def _subject(audit: Audit) -> str:
     return "the score" if audit.subject == "score" else f"the representation ({audit.width} columns)"
 
 
-def _claims(
-    audit: Audit, question: str, names: tuple[str, ...], label: str | None = None
-) -> dict[str, Claim]:
-    """Return the claims about some attributes, by what they say."""
-    return {
-        claim.says: claim
-        for claim in audit.claims
-        if (claim.question, claim.attributes, claim.label) == (question, names, label)
-    }
-
-
 def _dependence(found: Attribute, audit: Audit) -> str:
     """Return whether the score is shown to depend on an attribute."""
     subject, p = _subject(audit), _p_value(found.test)
-    if "depends" in _claims(audit, "dependence", found.names):
+    if "depends" in audit.find_claims("dependence", found.names):
         return f"{subject[:1].upper()}{subject[1:]} depends on {found.name} ({p})."
     single = "" if found.kind == "joint" else f" Single values of {found.name} are then not tested."
     return (
@@ -81,7 +70,7 @@ def _p_value(test: TestResult) -> str:
 
 def _places_of(found: Attribute, column: Column, audit: Audit) -> list[str]:
     """Return at which values of an attribute the score is shown to differ."""
-    claims = _claims(audit, "dependence", found.names)
+    claims = audit.find_claims("dependence", found.names)
     if "depends" not in claims:
         return []
     if found.curve is not None and ("above" in claims or "below" in claims):
@@ -94,7 +83,7 @@ def _places_of(found: Attribute, column: Column, audit: Audit) -> list[str]:
     if found.profile is not None and "differs" in claims:
         profile = found.profile
         window = f" (in a window of width {number(profile.bandwidth)})" if profile.bandwidth else ""
-        where = places(claims["differs"].points, profile.points, column)
+        where = places(claims["differs"].points, profile, column)
         return [f"Its distribution differs from the overall distribution {where}{window}."]
     return [f"These rows do not show at which values of {column.name}."]
 
@@ -109,7 +98,7 @@ def _resolution(curve: Curve) -> str:
 
 def _sides(claims: Mapping[str, Claim], curve: Curve, column: Column, line: str) -> str:
     return " and ".join(
-        f"{says} {line} {places(claims[says].points, curve.points, column, curve.start, curve.stop)}"
+        f"{says} {line} {places(claims[says].points, curve, column)}"
         for says in ("above", "below")
         if says in claims
     )
@@ -129,12 +118,12 @@ def _outcome(found: Attribute, outcome: Outcome, column: Column, audit: Audit) -
                 f"from the mean of these rows by {gap} {audit.score.gap_unit} on average "
                 f"({percent(one.gdp.confidence_level)} interval {low} to {high})."
             )
-        claims = _claims(audit, "within outcomes", found.names, one.label)
+        claims = audit.find_claims("within outcomes", found.names, one.label)
         if claims and one.curve is not None:
             sides = _sides(claims, one.curve, column, "the mean of these rows")
             lines.append(f"There the mean score is {sides} ({_resolution(one.curve)}).")
     if outcome.calibration is not None:
-        claims = _claims(audit, "calibration", found.names)
+        claims = audit.find_claims("calibration", found.names)
         lines.append(
             f"The outcome is on average {_sides(claims, outcome.calibration, column, 'the score')} "
             f"({_resolution(outcome.calibration)})."
@@ -147,7 +136,7 @@ def _outcome(found: Attribute, outcome: Outcome, column: Column, audit: Audit) -
 
 def _within_outcomes(found: Attribute, test: TestResult, audit: Audit) -> str:
     subject, p = _subject(audit), _p_value(test)
-    if "depends" in _claims(audit, "within outcomes", found.names):
+    if "depends" in audit.find_claims("within outcomes", found.names):
         return f"Among rows of the same outcome {subject} depends on {found.name} ({p})."
     return (
         f"These rows do not show that {subject} depends on {found.name} among rows of the same outcome "
@@ -157,10 +146,8 @@ def _within_outcomes(found: Attribute, test: TestResult, audit: Audit) -> str:
 
 def _joint(joint: Attribute, audit: Audit) -> list[str]:
     lines = [f"Jointly: {_dependence(joint, audit)}"]
-    single = [
-        claim for claim in audit.claims if claim.question == "dependence" and len(claim.attributes) == 1
-    ]
-    if "depends" in _claims(audit, "dependence", joint.names) and not single:
+    single = any(audit.find_claims("dependence", found.names) for found in audit.attributes)
+    if "depends" in audit.find_claims("dependence", joint.names) and not single:
         lines.append("These rows do not show on which of them.")
     if joint.outcome is not None and joint.outcome.equalized_odds is not None:
         lines.append(_within_outcomes(joint, joint.outcome.equalized_odds, audit))
@@ -174,34 +161,21 @@ def place(point: float, column: Column) -> str:
     return f"near {number(point)}"
 
 
-def places(
-    claimed: Sequence[float],
-    points: Sequence[float],
-    column: Column,
-    start: Sequence[float] = (),
-    stop: Sequence[float] = (),
-) -> str:
-    """Return runs of neighbouring points of an attribute, or its labels, in words.
-
-    ``start`` and ``stop`` are the ends of the ranges in which the points lie, if they stand for ranges.
-    """
+def places(claimed: Sequence[float], found: Curve | Profile, column: Column) -> str:
+    """Return runs of neighbouring points of an attribute, or the ranges they stand for, or its labels."""
     if column.kind == "categorical":
         return "for " + join_words([column.labels[int(point)] for point in claimed])
-    order = sorted(points)
-    rank = {point: r for r, point in enumerate(order)}
+    order = sorted(found.points)
     runs: list[list[int]] = []
-    for r in sorted(rank[point] for point in claimed):
-        if runs and r == runs[-1][-1] + 1:
-            runs[-1].append(r)
+    for rank in sorted(map(order.index, claimed)):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
         else:
-            runs.append([r])
-    ends = dict(zip(points, zip(start, stop, strict=True), strict=True)) if start else {}
-    return join_words(
-        [
-            _between(*(ends.get(order[r], (order[r], order[r]))[k] for r, k in ((run[0], 0), (run[-1], 1))))
-            for run in runs
-        ]
-    )
+            runs.append([rank])
+    start = stop = dict(zip(order, order, strict=True))
+    if isinstance(found, Curve) and found.start:
+        start, stop = (dict(zip(found.points, ends, strict=True)) for ends in (found.start, found.stop))
+    return join_words([_between(start[order[run[0]]], stop[order[run[-1]]]) for run in runs])
 
 
 def _between(first: float, last: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -34,14 +34,14 @@ def attribute_figures(found: Attribute, column: Column | None, key: str, audit: 
         return
     s = shown(column.name)
     if found.curve is not None:
-        claimed = _is_claimed(audit, "dependence", column, ("above", "below"))
+        claims = audit.find_claims("dependence", found.names)
         title = f"Mean score along {s}"
-        yield _curve_figure(found.curve, column, f"{key}-curve", title, "mean score", claimed)
+        yield _curve_figure(found.curve, column, f"{key}-curve", title, "mean score", claims)
     elif found.test.null:
         yield _null_figure(found.test, s, f"{key}-null")
     if found.profile is not None:
-        claimed = _is_claimed(audit, "dependence", column, ("differs",))
-        yield _profile_figure(found.profile, column, f"{key}-profile", claimed)
+        claims = audit.find_claims("dependence", found.names)
+        yield _profile_figure(found.profile, column, f"{key}-profile", "differs" in claims)
 
 
 def outcome_figures(outcome: Outcome, column: Column | None, key: str, audit: Audit) -> Iterator[Picture]:
@@ -52,13 +52,13 @@ def outcome_figures(outcome: Outcome, column: Column | None, key: str, audit: Au
     for place, one in enumerate(outcome.labels):
         if one.curve is not None and len(outcome.labels) <= 3:
             title = f"Mean score along {s} where the outcome is {shown(one.label, 30)}"
-            claimed = _is_claimed(audit, "within outcomes", column, ("above", "below"), one.label)
-            yield _curve_figure(one.curve, column, f"{key}-given{place}", title, "mean score", claimed)
+            claims = audit.find_claims("within outcomes", (column.name,), one.label)
+            yield _curve_figure(one.curve, column, f"{key}-given{place}", title, "mean score", claims)
     if outcome.calibration is not None:
         title, ylabel = f"Outcome minus score along {s}", "mean of outcome − score"
-        claimed = _is_claimed(audit, "calibration", column, ("above", "below"))
+        claims = audit.find_claims("calibration", (column.name,))
         yield _curve_figure(
-            outcome.calibration, column, f"{key}-calibration", title, ylabel, claimed, zero=True
+            outcome.calibration, column, f"{key}-calibration", title, ylabel, claims, zero=True
         )
 
 
@@ -88,17 +88,6 @@ def bounds_figure(certificate: Certificate) -> Picture:
     )
 
 
-def _is_claimed(
-    audit: Audit, question: str, column: Column, says: Sequence[str], label: str | None = None
-) -> bool:
-    """Return whether places along an attribute are claimed."""
-    return any(
-        (claim.question, claim.attributes, claim.label) == (question, (column.name,), label)
-        and claim.says in says
-        for claim in audit.claims
-    )
-
-
 def _is_hidden(column: Column) -> bool:
     """Return whether every label of a column has too few rows to be shown."""
     return column.kind == "categorical" and not any(column.counts)
@@ -120,8 +109,8 @@ def _select(found: _Along, column: Column) -> tuple[list[int], str]:
 
 
 def _subset(found: _Along, rows: list[int], *fields: str) -> _Along:
-    kept: dict[str, Any] = {field: tuple(getattr(found, field)[i] for i in rows) for field in fields}
-    return replace(found, **kept)
+    values: dict[str, Any] = {field: tuple(getattr(found, field)[i] for i in rows) for field in fields}
+    return replace(found, **values)
 
 
 def _format_point(point: float, column: Column) -> str:
@@ -150,7 +139,14 @@ def _null_figure(test: TestResult, s: str, key: str) -> Picture:
 
 
 def _curve_figure(
-    curve: Curve, column: Column, key: str, title: str, ylabel: str, claimed: bool, *, zero: bool = False
+    curve: Curve,
+    column: Column,
+    key: str,
+    title: str,
+    ylabel: str,
+    claims: Container[str],
+    *,
+    zero: bool = False,
 ) -> Picture:
     rows, remark = _select(curve, column)
     part = _subset(curve, rows, "points", "mean", "low", "high", "mass")
@@ -168,7 +164,7 @@ def _curve_figure(
     band = "The bars hold all points at once" if categorical else "The band holds the whole curve"
     shows = (
         f"The summary says where it is shown to differ from {line}."
-        if claimed
+        if "above" in claims or "below" in claims
         else f"A difference from {line} is not shown anywhere."
     )
     description = (

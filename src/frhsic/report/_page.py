@@ -7,7 +7,6 @@ import os
 import platform
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,17 +15,10 @@ from markupsafe import Markup, escape
 
 from frhsic._files import replacing
 from frhsic._text import clean, digits, is_right_to_left, join_words, shorten, shown
-from frhsic.auditing import Attribute, Audit, Column
+from frhsic.auditing import Audit, Column
 from frhsic.report import _words
-from frhsic.report._figures import (
-    Picture,
-    attribute_figures,
-    bounds_figure,
-    outcome_figures,
-    transfer_figures,
-)
+from frhsic.report._figures import attribute_figures, bounds_figure, outcome_figures, transfer_figures
 from frhsic.report._tables import (
-    Row,
     attribute_rows,
     describe_column,
     explain_once,
@@ -36,19 +28,6 @@ from frhsic.report._tables import (
 
 _COMMAND = 2_000  # characters of the command that are shown
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib")
-
-
-@dataclass(frozen=True)
-class _Section:
-    """What the report shows of one attribute, or of all jointly."""
-
-    found: Attribute
-    name: str
-    key: str
-    figures: tuple[Picture, ...]
-    rows: tuple[Row, ...]
-    outcome_rows: tuple[Row, ...]
-    outcome_figures: tuple[Picture, ...]
 
 
 def write_report(
@@ -153,20 +132,21 @@ def render_report(
     )
 
 
-def _sections(audit: Audit) -> Iterator[_Section]:
+def _sections(audit: Audit) -> Iterator[dict[str, object]]:
+    """Return what the report shows of each attribute, and of all jointly."""
     columns: dict[tuple[str, ...], Column] = {(column.name,): column for column in audit.columns}
     known: set[str] = set()
     for place, found in enumerate(audit.every):
         key, column, outcome = f"a{place}", columns.get(found.names), found.outcome
-        yield _Section(
-            found=found,
-            name=join_words([shown(name) for name in found.names], 3),
-            key=key,
-            figures=tuple(attribute_figures(found, column, key, audit)),
-            rows=explain_once(attribute_rows(found, audit), known),
-            outcome_rows=explain_once(outcome_rows(outcome, found, audit), known) if outcome else (),
-            outcome_figures=tuple(outcome_figures(outcome, column, key, audit)) if outcome else (),
-        )
+        yield {
+            "joint": found.kind == "joint",
+            "name": join_words([shown(name) for name in found.names], 3),
+            "key": key,
+            "figures": tuple(attribute_figures(found, column, key, audit)),
+            "rows": explain_once(attribute_rows(found, audit), known),
+            "outcome_rows": explain_once(outcome_rows(outcome, found, audit), known) if outcome else (),
+            "outcome_figures": tuple(outcome_figures(outcome, column, key, audit)) if outcome else (),
+        }
 
 
 def _mark_name(text: object) -> Markup:

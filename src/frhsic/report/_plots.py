@@ -17,15 +17,7 @@ from frhsic._text import percent, shown
 from frhsic.auditing import Representation
 from frhsic.inference import Curve, Profile, TestResult
 from frhsic.inference.bounds import Certificate
-from frhsic.report._axes import (
-    CHANCE,
-    MAIN,
-    SECOND,
-    THIRD,
-    draw_legend,
-    escape_dollars,
-    prepare_axes,
-)
+from frhsic.report._axes import CHANCE, MAIN, SECOND, THIRD, draw_legend, escape_dollars, prepare_axes
 
 
 def plot_curve(
@@ -50,21 +42,13 @@ def plot_curve(
     'age'
     """
     ax = prepare_axes(ax)
-    band = f"{percent(curve.confidence_level)} band, whole curve"
+    band = f"{percent(curve.confidence_level)} band, {'all at once' if labels else 'whole curve'}"
     name = shown(curve.attributes[0])
     points, mean, low, high, mass = _ordered(curve.points, curve.mean, curve.low, curve.high, curve.mass)
     if labels:
         rows, error = np.arange(len(points)), np.stack([mean - low, high - mean])
         ax.axvline(curve.overall, color=CHANCE, linestyle="--", linewidth=1.2, label="overall mean")
-        ax.errorbar(
-            mean,
-            rows,
-            xerr=error,
-            fmt="o",
-            color=MAIN,
-            capsize=3,
-            label=f"{percent(curve.confidence_level)} band, all at once",
-        )
+        ax.errorbar(mean, rows, xerr=error, fmt="o", color=MAIN, capsize=3, label=band)
         _label_rows(ax, points, mass, labels, name)
         ax.set_xlabel(escape_dollars(ylabel))
     else:
@@ -114,16 +98,10 @@ def plot_profile(profile: Profile, *, labels: Sequence[str] = (), ax: Axes | Non
         )
         ax.plot(points, contrast, color=MAIN, linewidth=2, label="near this value")
         for piece, (start, end) in enumerate(_runs(above)):
-            inside = slice(start, end)
-            # A marker too, for a run of a single point has no length.
-            ax.plot(
-                points[inside],
-                contrast[inside],
-                color=SECOND,
-                linewidth=3,
-                marker="o" if end - start == 1 else "",
-                label=None if piece else "above the limit",
-            )
+            x, y = points[start:end], contrast[start:end]
+            marker = "o" if end - start == 1 else ""  # a run of a single point has no length
+            label = None if piece else "above the limit"
+            ax.plot(x, y, color=SECOND, linewidth=3, marker=marker, label=label)
         ax.plot(points, chance, color=CHANCE, linestyle="--", linewidth=1.2, label=limit)
         ax.set_ylim(0, 1.05 * float(max(contrast.max(), chance.max())) or 1.0)
         _rug(ax, points, mass)
@@ -184,15 +162,9 @@ def plot_bounds(certificate: Certificate, *, ax: Axes | None = None) -> Axes:
     ax = prepare_axes(ax)
     heads = certificate.heads
     m = [head.m for head in heads]
-    ax.fill_between(
-        m,
-        [head.null_mean for head in heads],
-        [head.null_high for head in heads],
-        color=CHANCE,
-        alpha=0.35,
-        linewidth=0,
-        label="worst head under independence",
-    )
+    low, high = [head.null_mean for head in heads], [head.null_high for head in heads]
+    chance = "worst head under independence"
+    ax.fill_between(m, low, high, color=CHANCE, alpha=0.35, linewidth=0, label=chance)
     ax.plot(m, [head.paper_bound for head in heads], color=SECOND, linestyle="--", label="the paper's bound")
     ax.plot(m, [head.worst_rms for head in heads], color=MAIN, linewidth=2, marker=".", label="worst head")
     crossed = [head.crossfit_gdp for head in heads]
@@ -227,14 +199,13 @@ def plot_history(history: Sequence[Mapping[str, Any]], *, ax: Axes | None = None
         fix = "Pass history_ of a fitted model."
         raise ArgumentError("history", "hold at least one epoch", "none", fix)
     ax = prepare_axes(ax)
-    epochs = [record["epoch"] for record in history]
-    lines = _series(ax, epochs, history, "loss", MAIN, ("-", "--"))
+    lines = _series(ax, history, "loss", MAIN, ("-", "--"))
     ax.set(xlabel="epoch")
     ax.set_ylabel("loss", color=MAIN)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if any(record.get("penalty") is not None for record in history):
         right = ax.twinx()
-        lines += _series(right, epochs, history, "penalty", SECOND, ("-.", ":"))
+        lines += _series(right, history, "penalty", SECOND, ("-.", ":"))
         right.set_ylabel("penalty", color=SECOND)
         right.spines["top"].set_visible(False)
         right.spines["right"].set_visible(True)
@@ -275,10 +246,7 @@ def plot_transfer(
     ax = prepare_axes(ax)
     found = [head.gdp[which] for head in heads]
     x, y = [gdp.estimate for gdp in found], [head.performance for head in heads]
-    errors = [
-        [max(gdp.estimate - gdp.low, 0.0) for gdp in found],
-        [max(gdp.high - gdp.estimate, 0.0) for gdp in found],
-    ]
+    errors = np.transpose([(gdp.estimate - gdp.low, gdp.high - gdp.estimate) for gdp in found]).clip(0.0)
     interval = f"{percent(found[0].confidence_level)} interval"
     ax.errorbar(x, y, xerr=errors, fmt="o", color=MAIN, capsize=3, label=interval)
     chances = [(gdp.chance, at) for gdp, at in zip(found, y, strict=True) if gdp.chance is not None]
@@ -315,15 +283,8 @@ def _rug(ax: Axes, x: NDArray[np.float64], share: NDArray[np.float64]) -> None:
     rows = np.diff(np.interp(grid, edges, np.concatenate([[0.0], np.cumsum(share)])))
     low, high = ax.get_ylim()
     ticks = [tick for tick in ax.get_yticks() if low <= tick <= high]
-    ax.stairs(
-        0.11 * rows / rows.max(),
-        grid,
-        fill=True,
-        color=CHANCE,
-        alpha=0.5,
-        transform=ax.get_xaxis_transform(),
-        label="where the rows are",
-    )
+    style: dict[str, Any] = {"fill": True, "color": CHANCE, "alpha": 0.5, "label": "where the rows are"}
+    ax.stairs(0.11 * rows / rows.max(), grid, transform=ax.get_xaxis_transform(), **style)
     ax.set_ylim(low - 0.16 * (high - low), high)
     ax.set_yticks(ticks)  # none beside the strip, which has no scale
 
@@ -349,20 +310,14 @@ def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 def _series(
-    ax: Axes,
-    epochs: Sequence[int],
-    history: Sequence[Mapping[str, Any]],
-    what: str,
-    color: str,
-    styles: tuple[str, str],
+    ax: Axes, history: Sequence[Mapping[str, Any]], what: str, color: str, styles: tuple[str, str]
 ) -> list[Any]:
-    lines = []
+    lines, epochs = [], [record["epoch"] for record in history]
     keys = ((what, what), (f"validation_{what}", f"{what}, held-out rows"))
     for (key, words), style in zip(keys, styles, strict=True):
         values = [record.get(key) for record in history]
         if any(value is not None for value in values):
             heights = [math.nan if value is None else value for value in values]
-            lines += ax.plot(
-                epochs, heights, style, color=color, marker="o" if len(values) < 3 else "", label=words
-            )
+            marker = "o" if len(values) < 3 else ""
+            lines += ax.plot(epochs, heights, style, color=color, marker=marker, label=words)
     return lines

@@ -1,4 +1,4 @@
-"""Figures as SVG elements that stand in a page: its colours, its fonts, and no identifier twice."""
+"""Figures as SVG elements of an HTML report: its colours, its fonts, and no identifier twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from frhsic.report._axes import CHANCE, MAIN, SECOND, THIRD
 
-# The colour of text and axes while drawing: in the page it becomes the colour of the text around it.
+# The colour of text and axes while drawing: in the report it becomes the colour of the text around it.
 INK = "#010203"
 _STYLE: Any = {
     "svg.fonttype": "none",  # text stays text: the browser has the letters that matplotlib's font lacks
@@ -73,7 +73,7 @@ def svg(
     for parent in list(root.iter()):
         for child in list(parent):
             if _local(child.tag) in ("metadata", "style"):
-                parent.remove(child)  # a style in the page would hold for the whole page
+                parent.remove(child)  # a style here would hold for the whole report
     for element in root.iter():
         element.tag = _local(element.tag)
         element.tail = None
@@ -83,7 +83,7 @@ def svg(
         element.attrib.clear()
         for name, value in attributes.items():
             element.set(name, _rewritten(name, value, key))
-    for name in ("width", "height", "version"):  # as wide as the page makes it
+    for name in ("width", "height", "version"):  # as wide as the report makes it
         root.attrib.pop(name, None)
     root.attrib |= {"class": "figure", "role": "img", "aria-labelledby": f"{key}-title {key}-desc"}
     for tag, words in (("desc", description), ("title", title)):

@@ -33,7 +33,7 @@ class Row:
 def attribute_rows(found: Attribute, audit: Audit) -> Iterator[Row]:
     """Return the rows of one attribute: its test, then every measure."""
     exact = "exact" if found.test.exact else "right for many rows"
-    method = f"By {found.test.measure} ({found.test.method}); its level is {exact}."
+    method = f"By {found.test.measure} ({found.test.method}); its significance level is {exact}."
     yield _test_row(_words.TEST, found.test, found, audit, method)
     for name, result in found.measures.items():
         measure = MEASURES[name]
