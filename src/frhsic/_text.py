@@ -65,6 +65,18 @@ def quote_all(names: Sequence[str], joint: str = ", ") -> str:
     return joint.join(map(quote, names[:8])) + more
 
 
+def share(x: float) -> str:
+    """Return a share in percent with three digits, such as 7.26 %."""
+    return f"{100 * x:.3g} %"
+
+
+def cell(x: float) -> str:
+    """Return a number with as many decimals as its neighbours in a table."""
+    if 0.0 < abs(x) < 5e-5:  # of many rows
+        return f"{x:.0e}"
+    return f"{x:.4f}" if abs(x) < 100 else f"{x:.4g}"
+
+
 def is_right_to_left(text: str) -> bool:
     """Return whether any letter of the text is written from right to left."""
     return any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)
@@ -102,18 +114,6 @@ def list_names(names: Sequence[object], most: int = 5, joint: str = ", ") -> str
     """
     listed = joint.join(f"'{shorten(str(name), 40)}'" for name in names[:most])
     return listed + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def share(x: float) -> str:
-    """Return a share in percent with three digits, such as 7.26 %."""
-    return f"{100 * x:.3g} %"
-
-
-def cell(x: float) -> str:
-    """Return a number with as many decimals as its neighbours in a table."""
-    if 0.0 < abs(x) < 5e-5:  # of many rows
-        return f"{x:.0e}"
-    return f"{x:.4f}" if abs(x) < 100 else f"{x:.4g}"
 
 
 def digits(x: float | None) -> str:

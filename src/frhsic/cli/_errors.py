@@ -52,7 +52,10 @@ _FIXES = {
     "Leave the column out or pass rows": "Leave the column out or take a file in which it differs.",
 }
 # Errors that are no ValueError, and warnings, name arguments too: how they begin, and how they do here.
-_STARTS = {"'where' must": "FILE must", "'database' must": "FILE must", "'X' has": "FILE has"}
+_STARTS = {
+    **{f"'{name}' must": "FILE must" for name in ("path", "where", "database")},
+    "'X' has": "FILE has",
+}
 _NO_DEPENDENCE = "The unconstrained model shows no dependence on these rows: a share of it means nothing."
 _KIND = re.compile(r"kinds=\{'(.+?)': '(\w+)'\}")
 _NUMBER = re.compile(r"\d+")
@@ -89,7 +92,8 @@ def describe(error: Exception) -> str:
 
 def take_sentence(error: Exception) -> str:
     """Return the beginning of an error message, to stand inside another one."""
-    return str(error).split("\n")[0].rstrip(".")[:200]
+    text = describe(error) if isinstance(error, ArgumentError) else _word_start(str(error))
+    return text.split("\n")[0].rstrip(".")[:200]
 
 
 def _word_got(error: ArgumentError) -> str:
