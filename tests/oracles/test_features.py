@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from frhsic.inference._sketched import jackknife_error
 
 from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import GDP, HSIC
+from frhsic.inference._sketch_intervals import jackknife_error
 from frhsic.kernels import (
     Delta,
     Energy,
