@@ -17,6 +17,7 @@ from frhsic.kernels import (
     InverseMultiquadric,
     Laplace,
     Linear,
+    Matern,
     OnColumns,
     default_kernel,
 )
@@ -24,7 +25,7 @@ from frhsic.numerics._products import debiased
 from frhsic.sketching import FeatureHSIC, HSICSketch
 from frhsic.sketching import _rows as stored_rows
 from frhsic.sketching._grid import KNOTS, Grid
-from frhsic.sketching._maps import delta_columns, feature_map, spectrum
+from frhsic.sketching._maps import feature_map, spectrum
 from frhsic.sketching._rows import groups_of, row_numbers
 
 D = torch.float64
@@ -33,6 +34,8 @@ KERNELS = {
     "gaussian": Gaussian(1.3),
     "laplace": Laplace(1.5),
     "imq": InverseMultiquadric(0.9),
+    "matern": Matern(1.1),
+    "smooth matern": Matern(1.1, nu=2.5),
     "linear": Linear(),
     "sum": Linear() + 0.5 * Gaussian(1.2),
     "two scales": Gaussian(0.7) + 2.0 * Laplace(1.0),
@@ -183,12 +186,15 @@ def test_one_gaussian_column_is_its_kernel_far_beyond_its_bandwidth(n_features, 
     assert (columns @ columns[0] - Gaussian(1.0).gram(r, r)[0]).abs().max() < error
 
 
-@pytest.mark.parametrize("law", ["Gaussian", "Laplace", "InverseMultiquadric"])
+@pytest.mark.parametrize(
+    "kernel",
+    [Gaussian(1.0), Laplace(1.0), InverseMultiquadric(1.0), Matern(1.0), Matern(1.0, nu=2.5)],
+    ids=repr,
+)
 @pytest.mark.parametrize("q", [1, 2, 5, 40])
-def test_frequencies_have_the_law_of_the_kernel(law, q):
-    frequencies, mass = spectrum(law, 4_000, q, 3)
+def test_frequencies_have_the_law_of_the_kernel(kernel, q):
+    frequencies, mass = spectrum(kernel.law, 4_000, q, 3)
     assert mass.sum().item() == pytest.approx(1, abs=1e-12)
-    kernel = {"Gaussian": Gaussian, "Laplace": Laplace, "InverseMultiquadric": InverseMultiquadric}[law](1.0)
     g = torch.Generator().manual_seed(0)
     x = torch.randn(20, q, dtype=D, generator=g) / q**0.5
     K = ((x[:, None] - x) @ frequencies.mT).cos() @ mass
@@ -197,22 +203,22 @@ def test_frequencies_have_the_law_of_the_kernel(law, q):
 
 @pytest.mark.parametrize("q", [2, 8, 16])
 def test_frames_of_gaussian_frequencies_have_unit_covariance(q):
-    frequencies, mass = spectrum("Gaussian", 128, q, 1)
+    frequencies, mass = spectrum(Gaussian(1.0).law, 128, q, 1)
     covariance = (mass[:, None] * frequencies).mT @ frequencies
     torch.testing.assert_close(covariance, torch.eye(q, dtype=D), rtol=0, atol=1e-12)
-    assert not torch.equal(frequencies, spectrum("Gaussian", 128, q, 2)[0])
+    assert not torch.equal(frequencies, spectrum(Gaussian(1.0).law, 128, q, 2)[0])
 
 
 def test_the_delta_columns_of_a_product_are_found_wherever_they_stand():
     kernel = 2.0 * (OnColumns(Delta() * OnColumns(Delta(), (1,)), (0, 3)) * OnColumns(Gaussian(1.0), (2,)))
-    exact, rest, factor = delta_columns(kernel, 4)
+    exact, rest, factor = kernel.split_equality(4)
     assert (exact, factor) == ((0, 3), 2.0)
     x, _, _ = sample(6, 4)
     x[:, [0, 3]] = x[:, [0, 3]].round()
     agree = (x[:, None, [0, 3]] == x[None, :, [0, 3]]).all(dim=-1)
     torch.testing.assert_close(kernel.gram(x, x), 2.0 * rest.gram(x, x) * agree)
-    assert delta_columns(3.0 * Delta(), 2) == ((0, 1), None, 3.0)
-    exact, rest, _ = delta_columns(Gaussian(1.0) + Delta(), 1)  # equality inside a sum is not taken out
+    assert (3.0 * Delta()).split_equality(2) == ((0, 1), None, 3.0)
+    exact, rest, _ = (Gaussian(1.0) + Delta()).split_equality(1)  # equality inside a sum is not taken out
     assert exact == ()
     assert rest is not None
 
@@ -467,3 +473,18 @@ def test_the_normaliser_of_one_column_comes_from_all_rows_unless_it_reaches_too_
     # Three hundred rows know it to some percent, the grid to four digits.
     value = sketch.value(estimator="biased", normalized=True)
     assert value == pytest.approx(measure(z, s, weights).item(), rel=2e-4 if tail < 1 else 0.3)
+
+
+@pytest.mark.parametrize("nu", [1.5, 2.5])
+def test_a_matern_kernel_has_features_a_sketch_and_bytes(nu):
+    z, s, _ = sample(400)
+    kernel_z, kernel_s = Matern(1.0, nu=nu), Matern(0.7, nu=nu)
+    exact = HSIC(kernel_z, kernel_s)(z, s).item()
+    assert FeatureHSIC(kernel_z, kernel_s, n_features=(1024, 512))(z, s).item() == pytest.approx(
+        exact, rel=0.02
+    )
+    sketch = HSICSketch(kernel_z, kernel_s, n_features=(1024, 512)).update(z, s)
+    assert sketch.value(estimator="biased") == pytest.approx(exact, rel=0.02)
+    again = HSICSketch.from_bytes(sketch.to_bytes())
+    assert again.spec == sketch.spec
+    assert again.value() == sketch.value()
