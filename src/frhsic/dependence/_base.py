@@ -25,11 +25,11 @@ class Dependence(nn.Module, ABC):
     share one s; s is ``(n,)``, ``(n, q)`` or a :class:`~frhsic.data.Sensitive`; weights ``(n,)`` are
     non-negative and need not sum to one; rows of weight zero are left out. The result has the shape of the
     stack. A plain tensor s is taken as continuous; categories arrive in a ``Sensitive``. Values that are not
-    finite give nan: the functions of :mod:`frhsic.data` refuse them with a reason.
+    finite give nan; the functions of :mod:`frhsic.data` raise an error that says where they are.
     """
 
     differentiable: ClassVar[bool] = True
-    """Whether gradients reach z. A penalty refuses measures for which this is False."""
+    """Whether gradients reach z. A penalty needs a measure for which this is True."""
 
     min_rows: ClassVar[int] = 2
     """The number of rows below which the measure is not defined."""
@@ -39,7 +39,7 @@ class Dependence(nn.Module, ABC):
 
     @property
     def bounded_below(self) -> bool:
-        """Whether no z makes the value arbitrarily negative. A penalty refuses measures without a bound."""
+        """Whether no z makes the value arbitrarily negative. A penalty needs a measure with a bound."""
         return True
 
     def cheap_rows(self, width: int, kinds: Sequence[Kind]) -> int:  # noqa: ARG002
@@ -64,8 +64,8 @@ class Dependence(nn.Module, ABC):
     ) -> Tensor:
         """Return a value whose mean is zero for independent rows, at any number of them, shape ``(...)``.
 
-        The value less that for z paired with s[order], where the order is random; or, where there is one, an
-        estimator that needs no order. Weights belong to the rows of s and travel with them.
+        The value less that for z paired with s[order], where the order is random. Measures with an estimator
+        that is debiased by itself return that one. Weights belong to the rows of s and travel with them.
         """
         moved = None if weights is None else weights[order]
         return self(z, s, weights) - self(z, s[order], moved)

@@ -68,7 +68,7 @@ class DistanceCovariance(Dependence):
         self.root = root
         self.whiten = whiten
         self.block_size = block_size
-        self._hsic(("continuous",))  # so that wrong arguments are refused here
+        self._hsic(("continuous",))  # so that wrong arguments raise here
 
     @property
     def debiased(self) -> bool:

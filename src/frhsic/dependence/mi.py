@@ -26,7 +26,7 @@ class MutualInformation(Dependence):
     I = psi(k) + psi(n) - mean_i [psi(n_z(i) + 1) + psi(n_s(i) + 1)], where n_z(i) and n_s(i) count the rows
     strictly closer to row i, in the largest coordinate, than its k-th neighbour in the joint space.
 
-    Not differentiable: a penalty refuses it. It takes no weights.
+    Not differentiable, so it cannot be a penalty. It takes no weights.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class BinnedMMD(Dependence):
     -----
     Bins with fewer than two rows, of any weight, are left out. With equal masses the sum of MMD^2 over all
     pairs of bins is n_bins times this sum: the pairwise form of the paper's text is the same penalty up to a
-    factor. A column of categories has a bin for each level.
+    factor. A categorical column has a bin for each category.
 
     Examples
     --------

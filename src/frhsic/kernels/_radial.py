@@ -224,7 +224,7 @@ class Gaussian(_Radial):
         """
         if x.shape[-1] == 1:
             return super().tiles(x)  # subtracted directly
-        rate = self._rate()  # first: it refuses what is still a rule
+        rate = self._rate()  # first: it raises for what is still a rule
         x = self._rows(x)
         x = (x - x.detach().mean(dim=-2, keepdim=True)) * rate**0.5
         half = -0.5 * (x * x).sum(dim=-1, keepdim=True)
@@ -241,7 +241,7 @@ class Gaussian(_Radial):
 
     def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
         """Return factor sum_ij M_ij k(x_i, x_j) by one matrix product forward and one for the gradient."""
-        rate = self._rate()  # first: it refuses what is still a rule
+        rate = self._rate()  # first: it raises for what is still a rule
         return gaussian_inner(self._rows(x), M, rate, factor)
 
     def bind_inner(self, x: Tensor, M: Tensor, factor: float = 1.0, weights: Tensor | None = None) -> Tensor:

@@ -14,7 +14,7 @@ Binning = Literal["quantile", "width"]
 
 
 def check_bins(n_bins: int, binning: Binning) -> None:
-    """Refuse what is no binning."""
+    """Raise ArgumentError for a binning that does not exist."""
     if n_bins < 2:
         raise ArgumentError("n_bins", "be at least 2", n_bins, "The published baselines use 10 and 4.")
     if binning not in ("quantile", "width"):

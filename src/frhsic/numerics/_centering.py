@@ -23,7 +23,7 @@ Estimator = Literal["biased", "unbiased"]
 
 
 def check_estimator(estimator: str) -> None:
-    """Refuse what is no estimator of HSIC."""
+    """Raise ArgumentError for an unknown estimator of HSIC."""
     if estimator not in ("biased", "unbiased"):
         raise ArgumentError(
             "estimator",
@@ -34,7 +34,7 @@ def check_estimator(estimator: str) -> None:
 
 
 def refuse_few_rows(estimator: Estimator, n: int) -> None:
-    """Refuse rows for which the U-statistic is not defined."""
+    """Raise ArgumentError for fewer rows than the U-statistic needs."""
     if estimator == "unbiased" and n < 4:
         raise ArgumentError(
             "z", "have at least 4 rows for estimator='unbiased'", n, "Use a larger batch or sample."

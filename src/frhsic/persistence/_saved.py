@@ -49,7 +49,7 @@ def save(model: Model | Pipeline, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model : FRHSICClassifier, FRHSICRegressor, FRHSICEncoder or Pipeline
-        A Pipeline must be a TableEncoder and one of the others. Subclasses are refused.
+        A Pipeline must be a TableEncoder and one of the others. Subclasses are not accepted.
     path : str or path
         A file there is replaced in one step.
 
@@ -102,7 +102,7 @@ def save(model: Model | Pipeline, path: str | os.PathLike[str]) -> None:
         "architecture": {"encoder": None if custom else _widths(net.encoder), "head": _widths(net.head)},
         "fitted": _describe_fit(estimator),
     }
-    # What could not be loaded again is refused now, not when the model that was trained is gone.
+    # What could not be loaded again raises now, not when the model that was trained is gone.
     try:
         restore(tensors, json.loads(json.dumps(document)), net.encoder if custom else None)
     except ValueError as error:

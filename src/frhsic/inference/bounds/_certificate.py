@@ -33,12 +33,12 @@ from frhsic.inference.bounds._worst_case import (
     HeadRow,
     Spectrum,
     centred_gram,
+    check_directions,
     directions,
     drawn_rows,
     few_rows,
     fixed_rows,
     head_rows,
-    refuse_no_directions,
     resolution,
 )
 from frhsic.numerics._lowrank import complete_map
@@ -208,7 +208,7 @@ def certify(
     zs, zz, ss = of_all or (sums if len(part.z) == len(rows.z) else _tiled(rows))
     seen = Seen(n, zs, math.sqrt(zz) * math.sqrt(ss), 1.0 - confidence_level, share)
     spectrum = directions(part.kernel_s, part.s.values)
-    refuse_no_directions(spectrum)
+    check_directions(spectrum)
     heads = head_rows(part, K, spectrum, sums[0], n_permutations, generator)
     found = embedding(part.z, part.s, HSIC(part.kernel_z, part.kernel_s), generator, groups=part.groups)
     quantile = float(found.errors(_DRAWS, generator).quantile(confidence_level))

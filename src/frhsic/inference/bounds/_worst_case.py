@@ -192,7 +192,7 @@ def worst_case_head(
     part = few_rows(fixed, MOST_ROWS, generator)
     K = centred_gram(part.kernel_z, part.z)
     spectrum = directions(part.kernel_s, part.s.values)
-    refuse_no_directions(spectrum)
+    check_directions(spectrum)
     if m is None:
         m = resolution(spectrum)
     elif not (isinstance(m, int) and 1 <= m <= len(spectrum.eigenvalues)):
@@ -233,7 +233,7 @@ class Fixed(NamedTuple):
 def fixed_rows(
     z: object, s: object, dependence: HSIC | None, generator: torch.Generator, groups: object = None
 ) -> Fixed:
-    """Convert at the door; fix the bandwidths on some of the rows, left out then, if no measure came."""
+    """Convert the inputs; without a measure fix the bandwidths on some of the rows, which are left out."""
     fewest = 2 * _FEWEST_FIXING if dependence is None else 4
     check_aligned(z=z, s=s, groups=groups)
     zs = to_matrix(z, name="z", min_rows=fewest)
@@ -352,8 +352,8 @@ def directions(kernel: Kernel, s: Tensor) -> Spectrum:
     return Spectrum(lam[:used], E[:, :used], rank, float(lam.clamp_min(0.0).sum()))
 
 
-def refuse_no_directions(spectrum: Spectrum) -> None:
-    """Refuse an s whose kernel tells no rows apart."""
+def check_directions(spectrum: Spectrum) -> None:
+    """Raise ArgumentError if the kernel of s tells no rows apart."""
     if not len(spectrum.eigenvalues):
         raise ArgumentError(
             "s",
