@@ -508,7 +508,7 @@ CASES = {
     "missing target": ("train gaps.csv --target income --sensitive age --lam 1 -o m", "--target must have no",
                        "--drop-missing"),
     "identifier as feature": ("train ids.csv --target income --sensitive age --lam 1 -o m",
-                              "at most 100 levels", "--drop"),
+                              "at most 100 categories", "--drop"),
     "dates as feature": ("train dates.csv --target income --sensitive age --lam 1 -o m", "dates", "--drop"),
     "both strengths": (f"{TRAIN} --lam 1 --budget 0.1", "--budget must come without --lam", "Leave one"),
     "budget of zero": (f"{TRAIN} --budget 0", "--budget must lie above 0", "--lam 0"),

@@ -5,6 +5,7 @@ import inspect
 import json
 import math
 import re
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -439,3 +440,26 @@ def test_intervals_and_equivalence_results_print_as_sentences():
     assert not larger.below
     assert "is not shown to be below" in str(larger)
     assert interval.to_frame()["low"].tolist() == [0.1]
+
+
+class ThreadCounter(HSIC):
+    seen: ClassVar[set[int]] = set()
+
+    def _permuted(self, *arguments):
+        self.seen.add(torch.get_num_threads())
+        return super()._permuted(*arguments)
+
+
+def test_inference_takes_one_thread_and_restores_what_it_found():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        z = torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        independence_test(z, z, dependence=ThreadCounter(), n_permutations=19, random_state=0)
+        assert ThreadCounter.seen == {1}
+        assert torch.get_num_threads() == 2
+        with pytest.raises(ValueError, match="n_permutations"):
+            independence_test(z, z, n_permutations=0)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -21,12 +21,14 @@ from frhsic.data import Label, to_generator
 from frhsic.dependence import GDP
 from frhsic.inference import Interval
 from frhsic.inference.bounds import Certificate, certify
+from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
 
 # Of the certificate's heads.
 _CERTIFICATE_ROWS = 2_000
 
 
+@one_thread()
 def audit(
     scores: object,
     *,

@@ -15,7 +15,7 @@ from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic._text import LONGEST, cell, escape, number, quote, quote_all, shorten, to_line
 from frhsic.cli import _options as options
 from frhsic.cli._gate import BUILT_IN, OUTCOME_MEASURES, Gate
-from frhsic.cli._input import check_columns, drop_empty, list_columns, read_columns, use_one_thread
+from frhsic.cli._input import check_columns, drop_empty, list_columns, read_columns
 from frhsic.cli._output import echo, echo_table, echo_warnings, make_table, show_status, write_json
 
 if TYPE_CHECKING:
@@ -196,7 +196,6 @@ def _run_audit(request: _Request) -> Audit:
     source = _open_large(request)
     with show_status("Loading"):
         import frhsic.auditing  # noqa: F401
-    use_one_thread()
     return _audit_table(request) if source is None else _audit_source(request, source)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+import click
+
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, to_line
 from frhsic.cli._output import echo, show_status
@@ -66,11 +68,7 @@ def drop_empty(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def use_one_thread() -> None:
-    """Compute on one thread.
+    """Compute on one thread until the command ends."""
+    from frhsic.numerics._threads import one_thread
 
-    Batches and blocks are small, so that a second thread saves little, and on a busy machine it waits for the
-    first by spinning: ten times slower. With one, the bits do not depend on the machine's cores either.
-    """
-    import torch
-
-    torch.set_num_threads(1)
+    click.get_current_context().with_resource(one_thread())

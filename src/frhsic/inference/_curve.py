@@ -21,6 +21,7 @@ from frhsic.inference._question import (
 from frhsic.inference._results import Curve
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._smoothing import bandwidths_of, check_bandwidth
+from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
 
 
@@ -47,6 +48,7 @@ def conditional_curve(
     sample_weight: object = ...,
     groups: object = ...,
 ) -> Curve: ...
+@one_thread()
 def conditional_curve(
     scores: object,
     s: object = None,

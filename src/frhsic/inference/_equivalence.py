@@ -17,8 +17,10 @@ from frhsic.inference._gdp_intervals import gdp_curve, gdp_tails
 from frhsic.inference._kernel_intervals import group_notes, kernel_words, root_of
 from frhsic.inference._question import Observations, find_method
 from frhsic.inference._results import EquivalenceResult
+from frhsic.numerics._threads import one_thread
 
 
+@one_thread()
 def equivalence_test(
     scores: object,
     s: object,

@@ -13,6 +13,7 @@ from frhsic.inference._kernel_intervals import kernel_interval
 from frhsic.inference._question import IntervalOptions, Observations, check_sketch_alone, find_method
 from frhsic.inference._results import Interval
 from frhsic.inference._sketch_intervals import sketch_hsic_interval
+from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
 
 # The interval of each measure: a new measure gets one by a line here.
@@ -51,6 +52,7 @@ def confidence_interval(
     sample_weight: object = ...,
     groups: object = ...,
 ) -> Interval: ...
+@one_thread()
 def confidence_interval(
     scores: object,
     s: object = None,

@@ -27,6 +27,7 @@ from frhsic.numerics._smoothing import (
     log_kernel,
     smoothing_weights,
 )
+from frhsic.numerics._threads import one_thread
 
 # Features of z, and the rows up to which they are permuted; above, the limit of that law is drawn.
 _FEATURES, _PERMUTED_ROWS = 64, 5_000
@@ -34,6 +35,7 @@ _FEATURES, _PERMUTED_ROWS = 64, 5_000
 _UNIT_ROWS = 20_000
 
 
+@one_thread()
 def localized_profile(
     scores: object,
     s: object,

@@ -28,6 +28,7 @@ from frhsic.inference._question import MIN_GROUPS, Observations, check_permutati
 from frhsic.inference._results import TestResult
 from frhsic.inference._sketch_tests import sketch_test
 from frhsic.inference._strata import MIN_TEST_ROWS, Design, make_design
+from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
 
 NullLaw = Literal["permutation", "gamma"]
@@ -79,6 +80,7 @@ def independence_test(
     groups: object = ...,
     each: Literal[True],
 ) -> tuple[TestResult, ...]: ...
+@one_thread()
 def independence_test(
     scores: object,
     s: object = None,

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import torch
 
 from frhsic._checks import ArgumentError
-from frhsic.runners._work import Job, Unit, name_unit, use_one_thread
+from frhsic.numerics._threads import one_thread
+from frhsic.runners._work import Job, Unit, name_unit
 
 # A unit that has ended so many workers is not tried again: the file may be what ends them.
 DEATHS = 3
@@ -49,7 +50,7 @@ class Local(Engine):
 
     def run(self, job: Job, units: Sequence[tuple[int, Unit]]) -> Iterator[Part]:
         """Sketch one unit after the other."""
-        with use_one_thread():
+        with one_thread():
             for place, unit in units:
                 for rows, data in job.work(unit):
                     yield Part(place, rows, data)

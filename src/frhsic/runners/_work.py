@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from frhsic.sketching import HSICSketch
@@ -133,14 +131,3 @@ def _consecutive(first: int, count: int) -> NDArray[np.int64]:
 def name_unit(unit: Unit) -> str:
     """Return the pieces of a unit for a message."""
     return f"'{unit[0].name}'" + (f" and {len(unit) - 1} more" if len(unit) > 1 else "")
-
-
-@contextlib.contextmanager
-def use_one_thread() -> Iterator[None]:
-    """Restrict torch to one thread: sums in several may differ in the last bit."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -86,7 +86,7 @@ def open_sql(database: str, query: str, *, batch_rows: int = 65_536, allow_missi
     address = _parse_address(database)
     del database  # from here on no frame of ours holds it in the clear
     if address.problem:
-        raise ValueError(address.problem)
+        raise address.problem
     import_pyarrow()
     check_count("batch_rows", batch_rows)
     snapshot = _Snapshot(address)

@@ -42,6 +42,7 @@ from frhsic.inference.bounds._worst_case import (
     resolution,
 )
 from frhsic.numerics._lowrank import complete_map
+from frhsic.numerics._threads import one_thread
 from frhsic.numerics._tiles import TILE, tiled_hsic
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class Certificate(Result):
         return "\n".join((*lines, *self.notes))
 
 
+@one_thread()
 def certify(
     z: object,
     s: object,

@@ -29,6 +29,7 @@ from frhsic.kernels import Kernel
 from frhsic.numerics._centering import both_centred
 from frhsic.numerics._lowrank import pivoted_factor
 from frhsic.numerics._permutations import random_orders
+from frhsic.numerics._threads import one_thread
 
 # Eigenvalues below this part of the largest are rounding.
 _SMALLEST = 1e-10
@@ -147,6 +148,7 @@ class WorstHead(Result):
         )
 
 
+@one_thread()
 def worst_case_head(
     z: object,
     s: object,
