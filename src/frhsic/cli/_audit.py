@@ -138,7 +138,7 @@ def audit(
     engine: _Engine = "auto",
     partials: _Partials = None,
 ) -> None:
-    """Say how much a score depends on sensitive columns, how sure that is, and what chance alone gives.
+    """Print how much a score depends on sensitive columns, and how certain that is.
 
     A small dependence is small under these measures and on these rows; it is no verdict about the model.
     Tables too large for memory are read once for each sensitive column and once for all of them, and
@@ -325,9 +325,8 @@ def _echo_audit(found: Audit, request: _Request) -> None:
     echo()
     echo(
         "GDP is the mean gap between the score at a value and overall, in units of the score. For the others "
-        "0 is none, and 1 the most (HSIC alone has no such end). By chance: what is seen on average without "
-        f"any dependence, and what is then exceeded in 1 of {round(1 / (1 - found.confidence_level)):,} "
-        "samples."
+        "0 is none, and 1 the most (HSIC alone has no such end). If independent: the mean under "
+        f"independence, and the value below which {found.confidence_level:.0%} of samples then lie."
     )
 
 
@@ -338,7 +337,9 @@ def _tabulate(one: Attribute, found: Audit) -> Table:
     corrected = "" if one.test.adjusted is None else " (corrected)"
     title = f"Dependence on {to_line(one.name)}: p = {number(one.test.reported)}{corrected}"
     interval = f"{found.confidence_level:.0%} interval"
-    table = make_table(title, ["measure", "estimate", interval, "by chance", "seldom above"])
+    table = make_table(
+        title, ["measure", "estimate", interval, "if independent", f"{found.confidence_level:.0%} below"]
+    )
     rows: list[tuple[str, Any]] = [(MEASURES[name].short, found) for name, found in one.measures.items()]
     if one.outcome is not None:
         rows += [(f"GDP, outcome {shorten(escape(part.label), 8)}", part.gdp) for part in one.outcome.labels]

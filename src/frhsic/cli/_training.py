@@ -235,8 +235,8 @@ def _measure_gap(values: Any, s: Any, w: Any, seed: int | None) -> str:
         found = confidence_interval(values, s, dependence=GDP(), random_state=seed, sample_weight=w)
     return (
         f"{number(found.estimate)}, {found.confidence_level:.0%} interval {number(found.low)} to "
-        f"{number(found.high)}; chance alone gives {number(found.chance or 0.0)}, seldom above "
-        f"{number(found.chance_high or 0.0)}"
+        f"{number(found.high)}; under independence {number(found.chance or 0.0)} on average, "
+        f"95% below {number(found.chance_high or 0.0)}"
     )
 
 

@@ -154,8 +154,8 @@ def bound_gaps(row: HeadRow, spread: float) -> list[Bound]:
             kind="in-sample",
             certifies=(
                 f"On these rows the GDP of {heads}, is at most this, and one head has a GDP of "
-                f"{number(row.own_gdp)}: for anyone who trains such a head on z. Chance alone gives "
-                f"{number(row.null_mean)}, seldom above {number(row.null_high)}."
+                f"{number(row.own_gdp)}: for anyone who trains such a head on z. Under "
+                f"independence: {number(row.null_mean)} on average, 95% below {number(row.null_high)}."
             ),
             vacuous=row.worst_rms >= spread,
             vacuous_when=f"It says nothing when {reaches}",

@@ -162,7 +162,7 @@ def certify(
     confidence_level : float, default=0.95
         Of each bound by itself.
     n_permutations : int, default=199
-        For what chance alone gives the worst head.
+        For the worst head under independence.
     random_state : None, int or generator
     ridge_z, ridge_s : float, default=0.01
         Of the kernel HGR that ``khgr`` bounds.
@@ -217,7 +217,7 @@ def certify(
     notes = [*part.notes, *_remarks(part, spectrum)]
     if part.groups is not None:
         notes.append(
-            f"n counts groups, of {len(rows.z):,} rows. What chance alone gives a head is that of permuted "
+            f"n counts groups, of {len(rows.z):,} rows. The value under independence is that of permuted "
             "rows; of groups it is more."
         )
     bounds = []

@@ -59,7 +59,7 @@ class HeadRow(Result):
     own_gdp : float
         The mean absolute projected gap of the head that reaches it: the worst GDP lies between the two.
     null_mean, null_high : float
-        Mean and 95 % quantile of ``worst_rms`` over permutations of s: what chance alone gives.
+        Mean and 95 % quantile of ``worst_rms`` over permutations of s.
     crossfit_gdp : float
         The GDP of the head of one half of the rows on the other half, averaged over both.
     crossfit_null : float
