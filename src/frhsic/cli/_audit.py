@@ -336,11 +336,10 @@ def _tabulate(one: Attribute, found: Audit) -> Table:
 
     corrected = "" if one.test.adjusted is None else " (corrected)"
     title = f"Dependence on {to_line(one.name)}: p = {number(one.test.reported)}{corrected}"
-    interval = f"{found.confidence_level:.0%} interval"
-    table = make_table(
-        title, ["measure", "estimate", interval, "if independent", f"{found.confidence_level:.0%} below"]
-    )
-    rows: list[tuple[str, Any]] = [(MEASURES[name].short, found) for name, found in one.measures.items()]
+    share = f"{found.confidence_level:.0%}"
+    headings = ["measure", "estimate", f"{share} interval", "if independent", f"{share} below"]
+    table = make_table(title, headings)
+    rows: list[tuple[str, Any]] = [(MEASURES[name].short, result) for name, result in one.measures.items()]
     if one.outcome is not None:
         rows += [(f"GDP, outcome {shorten(escape(part.label), 8)}", part.gdp) for part in one.outcome.labels]
         rows.append(("calibration gap", one.outcome.calibration_gap))

@@ -82,8 +82,8 @@ class HeadRow(Result):
     def __str__(self) -> str:
         return (
             f"At resolution m = {self.m} the worst head of norm one has a root mean square gap of "
-            f"{number(self.worst_rms)} (the paper's bound: {number(self.paper_bound)}; chance: "
-            f"{number(self.null_mean)}, seldom above {number(self.null_high)})."
+            f"{number(self.worst_rms)} (the paper's bound: {number(self.paper_bound)}; under "
+            f"independence: {number(self.null_mean)} on average, 95% below {number(self.null_high)})."
         )
 
 
