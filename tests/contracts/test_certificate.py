@@ -170,7 +170,7 @@ def test_every_bound_speaks_in_sentences_and_knows_when_it_says_nothing():
     assert len(set(names)) == len(names) == 11
     for bound in certificate.bounds:
         assert bound.certifies.endswith(".")
-        assert ": for who" in bound.certifies
+        assert ": for anyone who" in bound.certifies
         assert bound.vacuous_when.startswith("It says nothing")
         assert str(bound).startswith(f"{bound.name} ({bound.kind})")
         assert ("Vacuous here" in str(bound)) == bound.vacuous

@@ -51,8 +51,6 @@ OF_DATA = {
 }
 # Functions of numbers, tested beside their formulas.
 OF_NUMBERS = {
-    "gdp_from_band",
-    "holm",
     "linear_complexity",
     "network_complexity",
     "sampled_complexity",

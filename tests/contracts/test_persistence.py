@@ -215,7 +215,7 @@ def test_a_loaded_model_can_be_pickled_cloned_saved_and_trained_again(models, na
     np.testing.assert_allclose(net.transform(z), before, atol=0.05 if name == "custom" else 1e-3)
 
 
-@pytest.mark.filterwarnings("ignore:.batch_size. must give every level:UserWarning")
+@pytest.mark.filterwarnings("ignore:.batch_size. must give every label:UserWarning")
 def test_every_parameter_survives(path):
     given_levels = Penalty(HSIC(kernel_s=Delta()), given={"y": {3, 2}}, columns=[("s0", "s1"), "s0"])
     changed = {

@@ -594,7 +594,7 @@ def test_above_many_rows_the_default_test_draws_the_limit_and_says_so(monkeypatc
     z, s = sample(60)
     below = independence_test(z, s, n_permutations=19, random_state=0)
     assert (below.exact, below.notes) == (True, ())
-    monkeypatch.setitem(independence_test.__globals__, "MANY_ROWS", 59)
+    monkeypatch.setitem(independence_test.__wrapped__.__globals__, "MANY_ROWS", 59)
     above = independence_test(z, s, n_permutations=19, random_state=0)
     assert (above.exact, above.method) == (False, "permutation")
     assert "limit" in above.notes[0]
@@ -688,10 +688,10 @@ def test_seen_through_features_the_test_is_the_same_and_says_so(case, monkeypatc
         "limit": {"given": y},
     }[case]
     if case == "limit":
-        monkeypatch.setitem(independence_test.__globals__, "MANY_ROWS", n - 1)
+        monkeypatch.setitem(independence_test.__wrapped__.__globals__, "MANY_ROWS", n - 1)
     arguments |= {"n_permutations": 39, "random_state": 0}
     plain = independence_test(z, s, **arguments)
-    monkeypatch.setitem(independence_test.__globals__, "WIDE_ROWS", n - 1)
+    monkeypatch.setitem(independence_test.__wrapped__.__globals__, "WIDE_ROWS", n - 1)
     seen = independence_test(z, s, **arguments)
     assert any("features" in note for note in seen.notes)
     assert not any("features" in note for note in plain.notes)
@@ -764,5 +764,5 @@ def test_many_rows_in_the_wild_bootstrap_are_said(monkeypatch):
     arguments = {"sample_weight": w, "n_permutations": 19, "random_state": 0}
     assert independence_test(z, s, **arguments).notes == ()
     monkeypatch.setattr(_bootstrap, "WILD_ROWS", 50)
-    monkeypatch.setitem(independence_test.__globals__, "WILD_ROWS", 50)
+    monkeypatch.setitem(independence_test.__wrapped__.__globals__, "WILD_ROWS", 50)
     assert "in proportion to the squares of their terms" in independence_test(z, s, **arguments).notes[0]

@@ -15,6 +15,7 @@ from frhsic._checks import ArgumentError
 from frhsic._text import quote
 from frhsic.cli import _options as options
 from frhsic.cli._frontier_results import Frontier
+from frhsic.cli._input import on_one_thread
 from frhsic.cli._output import echo, echo_warnings, show_status, write_bytes, write_json
 from frhsic.cli._rules import Rule, Strengths
 from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
@@ -124,11 +125,12 @@ class _Outputs:
     model: Path
     plot: Path | None
     json: Path | None
+    target: str
 
-    def write(self, found: Frontier, model: Any, target: str, facts: dict[str, Any]) -> None:
+    def write(self, found: Frontier, model: Any, facts: dict[str, Any]) -> None:
         """Write what is wanted; the picture is drawn before anything is written."""
         plot = self.plot
-        picture = None if plot is None else found.draw(plot.suffix.lower()[1:], target)
+        picture = None if plot is None else found.draw(plot.suffix.lower()[1:], self.target)
         if model is not None:
             from frhsic.persistence import save
 
@@ -136,7 +138,7 @@ class _Outputs:
         if plot is not None and picture is not None:
             write_bytes(picture, plot)
         if self.json is not None:
-            write_json(found.to_dict({"target": target, **facts}), self.json)
+            write_json(found.to_dict({"target": self.target, **facts}), self.json)
 
 
 def frontier(
@@ -191,7 +193,7 @@ def frontier(
     options.check_outputs({"-o": output, **written, "--save-holdout": save_holdout}, file)
     if plot is not None:
         _check_plot(plot)
-    chosen = _run(search, table, reserve, _Outputs(output, plot, as_json))
+    chosen = _run(search, table.read(), reserve, _Outputs(output, plot, as_json, target))
     for path in written.values():
         if path is not None:
             echo(f"Wrote {path}.")
@@ -210,9 +212,9 @@ def _check_plot(plot: Path) -> None:
         import frhsic.report  # noqa: F401 - a library that is not installed is an error before training
 
 
-def _run(options: _Search, table: TrainingTable, reserve: Holdout, outputs: _Outputs) -> bool:
+@on_one_thread
+def _run(options: _Search, data: TrainingData, reserve: Holdout, outputs: _Outputs) -> bool:
     """Train, choose, write and print; return whether a model is chosen."""
-    data = table.read()
     rows, held = reserve.split(data, options.seed)
     search = options.fit(rows)
     found = options.describe(search, rows, held)
@@ -226,7 +228,7 @@ def _run(options: _Search, table: TrainingTable, reserve: Holdout, outputs: _Out
         "rule": dataclasses.asdict(options.rule),
         "reason": reason,
     }
-    outputs.write(found, chosen, table.target, facts)
+    outputs.write(found, chosen, facts)
     n = found.rows
     echo(
         f"Trained {len(found.points)} models, each a {data.what}, on {n['training']:,} rows and {data.width}."

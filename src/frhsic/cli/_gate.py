@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -79,13 +80,17 @@ class Gate:
         return above
 
 
-def _parse_limit(text: str) -> tuple[str, float]:
-    from frhsic.auditing import MEASURES
+def _list_measures() -> tuple[str, ...]:
+    """Return the names of all measures; others than the built-in ones exist only where auditing is loaded."""
+    auditing = sys.modules.get("frhsic.auditing")
+    return (*(BUILT_IN if auditing is None else auditing.MEASURES), *OUTCOME_MEASURES)
 
+
+def _parse_limit(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     name = name.strip().lower().replace("-", "_")
-    if name not in (*MEASURES, *OUTCOME_MEASURES):
-        must = f"be MEASURE=NUMBER with one of {', '.join((*MEASURES, *OUTCOME_MEASURES))}"
+    if name not in _list_measures():
+        must = f"be MEASURE=NUMBER with one of {', '.join(_list_measures())}"
         raise ArgumentError("--fail-above", must, quote(text), "Write --fail-above gdp=0.05, say.")
     limit = parse_float(value)
     if limit is None:

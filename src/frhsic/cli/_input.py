@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
-
-import click
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, to_line
@@ -15,6 +14,8 @@ from frhsic.cli._output import echo, show_status
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 # Columns by the option that names them.
 Columns: TypeAlias = Mapping[str, str | Sequence[str] | None]
 
@@ -67,8 +68,14 @@ def drop_empty(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     return kept
 
 
-def use_one_thread() -> None:
-    """Compute on one thread until the command ends."""
-    from frhsic.numerics._threads import one_thread
+def on_one_thread(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate a function that computes on one thread; torch is imported when it is called."""
 
-    click.get_current_context().with_resource(one_thread())
+    @wraps(function)
+    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        from frhsic.numerics._threads import one_thread
+
+        with one_thread():
+            return function(*args, **kwargs)
+
+    return wrapped

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from frhsic._checks import ArgumentError
 from frhsic._text import share
 from frhsic.cli import _options as options
+from frhsic.cli._input import on_one_thread
 from frhsic.cli._output import echo, echo_warnings, show_status
-from frhsic.cli._training import Holdout, TrainingTable, echo_judgement
+from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
 
 _DEFAULT_BUDGET = 0.1  # of the estimators, where neither a budget nor a penalty weight is given
 
@@ -72,11 +74,16 @@ def train(
     reserve.check()
     table.check_kinds()
     options.check_outputs({"-o": output, "--save-holdout": save_holdout}, file)
-    data = table.read()
+    _run(table.read(), reserve, output, {"budget": budget, "lam": lam, "epochs": epochs}, seed)
+
+
+@on_one_thread
+def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str, Any], seed: int) -> None:
+    """Train a model, save it, and print how it does."""
     with show_status("Loading"):
         from frhsic.persistence import save
     rows, held = reserve.split(data, seed)
-    model = data.make_model(budget=budget, lam=lam, epochs=epochs, random_state=seed)
+    model = data.make_model(**settings, random_state=seed)
     step = model.steps[-1][0]
     with echo_warnings():
         arguments = {f"{step}__sensitive_features": rows.s, f"{step}__sample_weight": rows.w}
@@ -85,7 +92,7 @@ def train(
     echo(f"Trained a {data.what} on {len(rows):,} rows and {data.width}.")
     echo()
     echo_judgement(model, "the rows used for training", rows)
-    _echo_relative(model[-1].relative_dependence_, budget)
+    _echo_relative(model[-1].relative_dependence_, settings["budget"])
     if len(held):
         echo()
         echo_judgement(model, "held-out rows", held, seed=seed)

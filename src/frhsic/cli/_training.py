@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from frhsic._checks import ArgumentError
 from frhsic._text import number, quote, quote_all, to_line
-from frhsic.cli._input import drop_empty, read_columns, use_one_thread
+from frhsic.cli._input import drop_empty, read_columns
 from frhsic.cli._options import parse_kinds, parse_placeholders
 from frhsic.cli._output import echo, echo_warnings, show_status
 
@@ -58,7 +58,6 @@ class TrainingTable:
             raise ArgumentError("FILE", must, "none", "Drop fewer columns.")
         with show_status("Loading"):
             from frhsic.data import to_sensitive, to_vector
-        use_one_thread()
         y, classes, why = _read_target(table.column(self.target), self.task)
         kinds = parse_kinds(self.kind, self.sensitive)
         s = to_sensitive(table.select(list(dict.fromkeys(self.sensitive))), kinds=kinds)

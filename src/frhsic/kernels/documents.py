@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
         return describe_kernel(value)
     if isinstance(value, Tensor):
         return value.double().tolist()
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return [int(entry) for entry in value]
     if value is None or isinstance(value, bool | str | int):
         return value
