@@ -28,7 +28,7 @@ def test_gdp_of_the_rank_of_income_is_a_quarter(n):
     assert sketched.low < 0.25 < sketched.high
     if n == 1_000:
         found = audit(rank, sensitive_features={"income": income}, random_state=0)
-        assert "25.0 points (of 100) away" in str(found)
+        assert "by 25.0 percentage points on average" in str(found)
 
 
 def test_a_step_at_65_has_the_right_signs_and_lies_in_the_band():

@@ -54,7 +54,6 @@ _FIXES = {
 # Errors that are no ValueError, and warnings, name arguments too: how they begin, and how they do here.
 _STARTS = {
     **{f"'{name}' must": "FILE must" for name in ("path", "where", "database")},
-    "'query' must": "--query must",
     "'X' has": "FILE has",
 }
 _NO_DEPENDENCE = "The unconstrained model shows no dependence on these rows: a share of it means nothing."

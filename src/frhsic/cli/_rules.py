@@ -78,7 +78,7 @@ class Rule:
     @property
     def function(self) -> Callable[[Sequence[Point]], int | None]:
         """The function of frhsic.selection that finds the index of the chosen model."""
-        from frhsic import selection
+        import frhsic.selection as selection
 
         functions: dict[str, Any] = {
             "within": partial(selection.lowest_dependence_within, tolerance=self.within or 0.0),

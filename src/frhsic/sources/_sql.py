@@ -209,15 +209,15 @@ def _describe_refusal(text: str) -> str:
 
 def _ask(call: Callable[[], Any]) -> Any:
     """Call the database; put its objection into our words."""
-    why = ""
     try:
         return call()
     except Exception as error:
-        why = _describe_objection(error)
-    raise ValueError(f"'query' must be a SELECT that runs to its end. Got {why}.")
+        got, fix = _describe_objection(error)
+    raise ArgumentError("query", "be a SELECT that runs to its end", got, fix)
 
 
-def _describe_objection(error: Exception) -> str:
+def _describe_objection(error: Exception) -> tuple[str, str]:
+    """Return what the database objects to, and how to fix it."""
     from adbc_driver_manager import Error
 
     state = (error.sqlstate or "") if isinstance(error, Error) else ""
@@ -225,11 +225,12 @@ def _describe_objection(error: Exception) -> str:
     if state.startswith("42"):
         details = dict(error.details)  # type: ignore[attr-defined]
         said = details.get(b"PG_DIAG_MESSAGE_PRIMARY", b"").decode(errors="replace")
-        return f"from the server: {said[:200]}. Correct the query"
+        return f"from the server: {said[:200]}", "Correct the query."
     if state == "25006":
-        return "one that writes. Read only"
+        return "one that writes", "Read only."
     code = f" (SQLSTATE {state})" if state else ""
-    return f"an error while it ran{code}. The server's own tools show its words, which may quote the data"
+    fix = "The server's own tools show its words, which may quote the data."
+    return f"an error while it ran{code}", fix
 
 
 def _read_rows(
