@@ -1,4 +1,4 @@
-"""A table, a pipeline, a search over strengths scored by accuracy and by GDP, and a file that travels."""
+"""A table, a pipeline, a search over penalty weights scored by accuracy and GDP, and a file that travels."""
 
 # %%
 # COMPAS: predict two-year recidivism; the sensitive attribute is age, and age is not among the features.
@@ -57,7 +57,7 @@ print(f"lam = {chosen:g}: held-out accuracy {accuracy_score(y_test, score > 0.5)
       f"gap along age {gap(y_test, score, sensitive_features=age_test):.4f}")  # fmt: skip
 
 # %%
-# One picture: what each strength costs.
+# One picture: what each penalty weight costs.
 figure, axis = plt.subplots(figsize=(6, 3.8), layout="constrained")
 axis.plot(results["gap"], results["accuracy"], "o-", color="#0072B2")
 for _, row in results.iterrows():

@@ -1,7 +1,7 @@
 """A score and age: is there dependence, how much, where, and how sure can one be?"""
 
 # %%
-# A score that rises a little with age up to 40, and is flat after; 3,000 people. Whoever made it did not
+# A score that rises a little with age up to 40, and is flat after; 3,000 people. Its maker did not
 # use these rows.
 import sys
 from pathlib import Path

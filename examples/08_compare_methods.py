@@ -1,4 +1,4 @@
-"""Which method keeps more at the same dependence? Every one on the same strengths, splits and rows."""
+"""Which method keeps more at the same dependence? Each with the same penalty weights, splits and rows."""
 
 # %%
 # A task in which the features carry the sensitive attribute, and three published penalties. Unfair has none.

@@ -17,7 +17,7 @@ from frhsic.cli import _options as options
 from frhsic.cli._frontier_results import Frontier
 from frhsic.cli._input import on_one_thread
 from frhsic.cli._output import echo, echo_warnings, show_status, write_bytes, write_json
-from frhsic.cli._rules import Rule, Strengths
+from frhsic.cli._rules import Rule, SearchGrid
 from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ _Budgets = Annotated[
         "Shares of the dependence of a model without penalty; without --lams 0.5,0.2,0.1,0.05.",
     ),
 ]
-_Lams = Annotated[
-    str | None, options.option("--lams", "LIST", "Strengths of a penalty instead, without a unit.")
-]
+_Lams = Annotated[str | None, options.option("--lams", "LIST", "Penalty weights instead, without a unit.")]
 _Rule = Annotated[
     str,
     options.option(
@@ -71,7 +69,7 @@ _Holdout = Annotated[
 class _Search:
     """How models are trained and chosen."""
 
-    strengths: Strengths
+    grid: SearchGrid
     rule: Rule
     validation: float
     epochs: int
@@ -83,7 +81,7 @@ class _Search:
             raise ArgumentError("--validation", "be a share between 0 and 1", got, "Pass 0.2, say.")
 
     def fit(self, data: TrainingData) -> FrontierSearch:
-        """Train models of all strengths and judge them on validation rows."""
+        """Train all models and judge them on validation rows."""
         from frhsic.selection import FrontierSearch, lowest_dependence
 
         judged = math.ceil(self.validation * len(data))
@@ -92,8 +90,8 @@ class _Search:
             raise ArgumentError("--validation", must, judged, "Take a larger share or a longer file.")
         search = FrontierSearch(
             data.make_model(epochs=self.epochs, random_state=self.seed),
-            budgets=self.strengths.budgets,
-            lams=self.strengths.lams,
+            budgets=self.grid.budgets,
+            lams=self.grid.lams,
             rule=lowest_dependence,  # always finds one; the rule of --rule may find none
             validation=self.validation,
             test=self.rule.name == "not-rejected",
@@ -166,10 +164,10 @@ def frontier(
     drop_missing: options.DropMissing = False,
     missing_values: options.MissingValues = None,
 ) -> None:
-    """Train models of several strengths at once, show what each costs, and save one of them.
+    """Train models of several budgets at once, show what each costs, and save one of them.
 
     Columns are taken as by frhsic train. A model without penalty is always trained beside the others. All are
-    judged on rows set aside (--validation), and a rule chooses one of them there, which flatters it: audit
+    judged on held-out rows (--validation), and a rule chooses one of them there, which flatters it: audit
     what was chosen on rows that took no part (--holdout).
 
     \b
@@ -183,8 +181,8 @@ def frontier(
         file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
     )
     table.check_task()
-    strengths = Strengths.parse(budgets, lams)
-    search = _Search(strengths, Rule.parse(rule, within, tolerance, weight), validation, epochs, seed)
+    grid = SearchGrid.parse(budgets, lams)
+    search = _Search(grid, Rule.parse(rule, within, tolerance, weight), validation, epochs, seed)
     search.check()
     reserve = Holdout(holdout, save_holdout)
     reserve.check()

@@ -1,4 +1,4 @@
-"""The strengths that a frontier tries, and the rule that chooses one of its models."""
+"""The budgets or penalty weights that a frontier tries, and the rule that chooses one of its models."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _RULES = ("within", "lowest", "knee", "not-rejected", "equivalent")
 
 
 @dataclass(frozen=True)
-class Strengths:
+class SearchGrid:
     """Budgets or penalty weights, from the weakest to the strongest; neither: the budgets of the library."""
 
     budgets: list[float] | None = None
     lams: list[float] | None = None
 
     @classmethod
-    def parse(cls, budgets: str | None, lams: str | None) -> Strengths:
+    def parse(cls, budgets: str | None, lams: str | None) -> SearchGrid:
         """Read --budgets and --lams."""
         if budgets is not None and lams is not None:
             raise ArgumentError("--budgets", "come without --lams", "both", "Leave one of them out.")

@@ -26,7 +26,7 @@ _Budget = Annotated[
 ]
 _Lam = Annotated[
     float | None,
-    options.option("--lam", "X", "Strength of a penalty instead, without a unit; 0 trains without."),
+    options.option("--lam", "X", "Penalty weight instead, without a unit; 0 trains without."),
 ]
 _Holdout = Annotated[
     float, options.option("--holdout", "SHARE", "Share of rows to judge on, not to train on.")

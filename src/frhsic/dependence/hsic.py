@@ -14,7 +14,7 @@ from frhsic.dependence._base import Dependence
 from frhsic.kernels import Gaussian, Kernel, check_kernel, default_kernel
 from frhsic.kernels.fused import apply_fused
 from frhsic.kernels.scale import sum_dtype
-from frhsic.numerics._centering import Estimator, both_centred, centred, check_estimator, refuse_few_rows
+from frhsic.numerics._centering import Estimator, both_centred, centred, check_estimator, check_row_count
 from frhsic.numerics._density import Density, effective_rows
 from frhsic.numerics._numeric import signed_root
 from frhsic.numerics._permutations import permuted_hsic
@@ -129,7 +129,7 @@ class HSIC(Dependence):
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         self._refuse_weights(w)
-        refuse_few_rows(self.estimator, len(s))
+        check_row_count(self.estimator, len(s))
         w = self._reference_weights(s, w)
         kernel_s = self._kernel_s(s).bind(s.values, w)
         n = len(s)
@@ -224,7 +224,7 @@ class HSIC(Dependence):
         moving = w is not None and (self.normalized or not self.kernel_z.fixed)
         if self.reference == "uniform" or moving:  # then the side of z, too, changes with the pairing
             return super()._permuted(z, s, permutations, w)
-        refuse_few_rows(self.estimator, len(s))
+        check_row_count(self.estimator, len(s))
         kernel_z = self.kernel_z.bind(z)
         kernel_s = self._kernel_s(s).bind(s.values, w)
         values = permuted_hsic(z, s.values, w, kernel_z, kernel_s, permutations, self.estimator)

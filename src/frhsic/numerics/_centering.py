@@ -33,7 +33,7 @@ def check_estimator(estimator: str) -> None:
         )
 
 
-def refuse_few_rows(estimator: Estimator, n: int) -> None:
+def check_row_count(estimator: Estimator, n: int) -> None:
     """Raise ArgumentError for fewer rows than the U-statistic needs."""
     if estimator == "unbiased" and n < 4:
         raise ArgumentError(

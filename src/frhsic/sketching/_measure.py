@@ -11,7 +11,7 @@ from torch import Tensor
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence import Dependence
 from frhsic.kernels import Gaussian, Kernel, check_kernel, default_kernel
-from frhsic.numerics._centering import Estimator, check_estimator, refuse_few_rows
+from frhsic.numerics._centering import Estimator, check_estimator, check_row_count
 from frhsic.numerics._numeric import signed_root
 from frhsic.numerics._products import hsic_of_sums, normalized_hsic
 from frhsic.sketching._feature_sums import ProductSums, by_place
@@ -151,13 +151,13 @@ class FeatureHSIC(Dependence):
         return map_z.augmented(z), Y, map_z.diagonal, map_s.diagonal
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
-        refuse_few_rows(self.estimator, len(s))
+        check_row_count(self.estimator, len(s))
         return self.of_moments(self._moments(z, s, w)).to(z.dtype)
 
     def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
         if w is not None and not self.kernel_z.fixed:  # then the side of z, too, changes with the pairing
             return super()._permuted(z, s, permutations, w)
-        refuse_few_rows(self.estimator, len(s))
+        check_row_count(self.estimator, len(s))
         X, Y, of_z, of_s = self._sides(z, s, w)
         values = [
             self.of_moments(self._products(X, Y[order], of_z, of_s, None if w is None else w[order]))
