@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from frhsic import HSIC
-from frhsic.data import Sensitive
+from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import DistanceCovariance
 from frhsic.dependence.dcov import Labels, Line, centred_diagonal, centred_products
 from frhsic.inference import _embedding
@@ -274,3 +274,22 @@ def test_chance_has_the_law_of_permutations_for_many_rows():
     assert draws.std() == pytest.approx(null.std(), rel=0.1)
     for q in (0.5, 0.9, 0.95, 0.99):
         assert np.quantile(draws, q) == pytest.approx(np.quantile(null, q), abs=0.15 * null.std())
+
+
+def test_embeddings_that_are_kept_are_those_computed_anew_and_leave_the_same_draws():
+    generator = torch.Generator().manual_seed(1)
+    z, s = torch.randn(2, 700, 1, dtype=torch.float64, generator=generator)
+    s = to_sensitive(z + s)
+
+    def length(z):
+        g = torch.Generator().manual_seed(0)
+        found = _embedding.embedding(z, s, HSIC(), g)
+        return found.length, float(torch.rand((), generator=g)), found
+
+    alone = length(z)
+    with _embedding.keep_embeddings():
+        first, again, other = length(z), length(z), length(2.0 * z + s.values)
+    assert again[2] is first[2]
+    assert alone[:2] == first[:2] == again[:2]
+    assert other[0] != first[0]
+    assert length(z)[2] is not first[2]

@@ -19,7 +19,7 @@ from frhsic.auditing._subject import Settings, Subject
 from frhsic.auditing.probes import probe_representation
 from frhsic.data import Label, to_generator
 from frhsic.dependence import GDP
-from frhsic.inference import Interval
+from frhsic.inference import Interval, keep_embeddings
 from frhsic.inference.bounds import Certificate, certify
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
@@ -223,6 +223,7 @@ def gather_evidence(
     return found
 
 
+@keep_embeddings()
 def _audit_attribute(
     subject: Subject, evidence: Evidence, bar: Progress
 ) -> tuple[Attribute, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from frhsic.inference._curve import conditional_curve
 from frhsic.inference._curve import gdp_from_band as gdp_from_band
+from frhsic.inference._embedding import keep_embeddings as keep_embeddings
 from frhsic.inference._equivalence import equivalence_test
 from frhsic.inference._intervals import confidence_interval
 from frhsic.inference._profile import localized_profile

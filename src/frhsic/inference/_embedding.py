@@ -20,8 +20,12 @@ the mean W / (1 - q) at independence, and W holds q |C|^2 elsewhere, so the debi
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +36,7 @@ from frhsic.dependence import HSIC, Dependence, DistanceCovariance
 from frhsic.dependence.dcov import centred_diagonal, centred_products, sortable
 from frhsic.inference._strata import size_classes
 from frhsic.kernels import Kernel
+from frhsic.kernels.documents import describe_kernel, has_document
 from frhsic.numerics._centering import centred_by
 from frhsic.numerics._lowrank import blocks, complete_map, feature_map
 from frhsic.numerics._products import Rows, pair_rows
@@ -44,6 +49,21 @@ _WHOLE, _MOST_ROWS, _WIDEST = 400, 5_000, 128
 _FEATURES, _PAIRS, _EIGEN_ROWS = 64, 256, 20_000
 # Pairs of rows of one group that are looked at together.
 _PAIRS_AT_ONCE = 1_000_000
+
+
+Kernels = tuple[Kernel, Kernel]
+Pair = tuple[Tensor, Tensor]
+_kept: ContextVar[dict[Any, tuple[Embedding, Tensor, Any]] | None] = ContextVar("kept", default=None)
+
+
+@contextlib.contextmanager
+def keep_embeddings() -> Iterator[None]:
+    """Compute an embedding once within this block: HSIC and its normalised form share theirs."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +174,8 @@ def embedding(
 ) -> Embedding:
     """Return the embedding under the kernels of a measure, bound on these rows.
 
+    Within :func:`keep_embeddings` one that was computed before is returned.
+
     In time linear in n where the kernels have few features (scores are one column), in n log n for distance
     covariance of one column, and else from all pairs of a random subsample of 5,000 rows, which the notes
     say. Weights w are positive and sum to one. Groups are codes 0, ..., G - 1 of rows that may depend.
@@ -162,7 +184,32 @@ def embedding(
         must = "have reference='product': the errors of an estimated density are not followed"
         fix = "Use HSIC(reference='product')."
         raise ArgumentError("dependence", must, repr(measure.reference), fix)
-    kernels = measure.kernel_z.bind(z, w), measure._kernel_s(s).bind(s.values, w)
+    kept, kernels = _kept.get(), (measure.kernel_z, measure._kernel_s(s))
+    if kept is None or not all(map(has_document, kernels)):
+        return _embed(z, s, kernels, generator, w, groups)
+    tensors = z, s.values, w, groups
+    key = (
+        tuple(None if x is None else (x.data_ptr(), x.shape, x.stride()) for x in tensors),
+        repr([describe_kernel(kernel) for kernel in kernels]),
+        generator.get_state().numpy().tobytes(),
+    )
+    if key not in kept:
+        # The tensors are kept too: while they live, no other one has their address.
+        kept[key] = _embed(z, s, kernels, generator, w, groups), generator.get_state(), tensors
+    found, state, _ = kept[key]
+    generator.set_state(state)
+    return found
+
+
+def _embed(
+    z: Tensor,
+    s: Sensitive,
+    rules: Kernels,
+    generator: torch.Generator,
+    w: Tensor | None,
+    groups: Tensor | None,
+) -> Embedding:
+    kernels = rules[0].bind(z, w), rules[1].bind(s.values, w)
     n, x = len(z), s.values
     w = z.new_full((n,), 1.0 / n) if w is None else w
     notes: tuple[str, ...] = ()
@@ -179,10 +226,6 @@ def embedding(
     within = None if groups is None else _within(rows, kernels, (z, x), w, groups)
     values, rest, spectra = _spectrum(rows, kernels, (z, x), w, generator, groups, within)
     return Embedding(w, rows, values, rest, spectra, notes, groups, within)
-
-
-Kernels = tuple[Kernel, Kernel]
-Pair = tuple[Tensor, Tensor]
 
 
 def _group_sums(x: Tensor, groups: Tensor) -> Tensor:
