@@ -1,8 +1,10 @@
 """Claims about the package as a whole: what importing does, and that examples run."""
 
 import ast
+import importlib
 import logging
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +50,18 @@ def test_the_face_lists_what_exists_and_no_more_than_twenty_names():
     assert frhsic.__all__ == sorted(frhsic.__all__, key=lambda name: (not name.isupper(), name))
     for name in frhsic.__all__:
         assert getattr(frhsic, name).__doc__
+
+
+def test_every_public_name_has_one_home_and_there_are_not_too_many():
+    homes = {}
+    for found in pkgutil.walk_packages(frhsic.__path__, "frhsic."):
+        private = any(part.startswith("_") for part in found.name.split("."))
+        if not private and found.name != "frhsic.cli":  # a command, not an API
+            for name in getattr(importlib.import_module(found.name), "__all__", ()):
+                homes.setdefault(name, []).append(found.name)
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+    assert set(frhsic.__all__) <= set(homes)
+    assert len(homes) <= 125
 
 
 def test_no_module_prints_or_imports_the_face():
