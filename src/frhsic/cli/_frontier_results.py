@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from frhsic.selection import Point
 
 _CONFIDENCE_LEVEL = 0.95  # of the intervals of FrontierSearch
-_MET = 1.15  # times its budget: what a model may have without a note
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,8 @@ class Frontier:
 
     def _echo_missed(self) -> None:
         """Print which budgets are not kept."""
+        from frhsic.engine.budget import MET
+
         reached = self.columns["relative_dependence"]
         if math.isnan(reached[0]):
             echo(
@@ -99,7 +100,7 @@ class Frontier:
         missed = [
             f"{point.budget:g}"
             for point, share in zip(self.points, reached, strict=True)
-            if point.budget is not None and share > _MET * point.budget
+            if point.budget is not None and share > MET * point.budget
         ]
         if missed:
             echo(

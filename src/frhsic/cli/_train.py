@@ -13,8 +13,6 @@ from frhsic.cli._input import on_one_thread
 from frhsic.cli._output import echo, echo_warnings, show_status
 from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
 
-_DEFAULT_BUDGET = 0.1  # of the estimators, where neither a budget nor a penalty weight is given
-
 _Budget = Annotated[
     float | None,
     options.option(
@@ -113,10 +111,12 @@ def _check_strength(budget: float | None, lam: float | None) -> None:
 
 def _echo_relative(relative: float | None, budget: float | None) -> None:
     """Print how much of the dependence is left, where a share of it was the budget."""
+    from frhsic.engine.budget import BUDGET
+
     if relative is None or math.isnan(relative):
         return
     echo(
         f"  Normalised HSIC of the score is {share(relative)} of that of a model trained beside it without "
-        f"penalty; asked: at most {share(budget or _DEFAULT_BUDGET)}. GDP falls more slowly: HSIC is of the "
+        f"penalty; asked: at most {share(budget or BUDGET)}. GDP falls more slowly: HSIC is of the "
         "nature of a square."
     )

@@ -160,7 +160,6 @@ def biased_hsic(measure: Dependence, s: Sensitive, purpose: str, fix: str) -> HS
         if hsic.reference == "product":
             return HSIC(hsic.kernel_z, hsic.kernel_s)
     must = f"be a DistanceCovariance or an HSIC with reference='product' for {purpose}"
-    fix = fix
     raise ArgumentError("dependence", must, type(measure).__name__, fix)
 
 
