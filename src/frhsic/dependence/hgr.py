@@ -12,6 +12,7 @@ from frhsic.data import Sensitive
 from frhsic.dependence._base import Dependence
 from frhsic.kernels import Gaussian, Kernel, check_kernel, default_kernel
 from frhsic.numerics._centering import both_centred
+from frhsic.numerics._lowrank import pivoted_factor
 from frhsic.numerics._numeric import signed_root
 
 
@@ -101,6 +102,11 @@ class KernelHGR(Dependence):
 
 def _root(kernel: Kernel, x: Tensor, w: Tensor | None, ridge: float) -> Tensor:
     """Return F ``(n, r)`` with F F' = A (A + ridge)^(-1), A = D^1/2 K~ D^1/2."""
+    thin = pivoted_factor(kernel, x) if w is None and x.dtype == torch.float64 else None
+    if thin is not None:  # A = B B', so that F = B (B'B + ridge)^(-1/2) from a small matrix
+        B = (thin - thin.mean(dim=0)) / len(x) ** 0.5
+        eigenvalues, vectors = torch.linalg.eigh(B.mT @ B)
+        return B @ (vectors / (eigenvalues.clamp_min(0.0) + ridge).sqrt())
     eigenvalues, vectors = torch.linalg.eigh(both_centred(kernel.gram(x, x), w, "biased"))
     shrunk = eigenvalues.clamp_min(0.0)
     shrunk = shrunk / (shrunk + ridge)
