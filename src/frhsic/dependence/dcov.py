@@ -275,20 +275,22 @@ def _before_and_below(level: Tensor, n_levels: int, terms: Tensor) -> Tensor:
     """
     n = len(level)
     first = torch.nn.functional.pad(torch.bincount(level, minlength=n_levels).cumsum(0), (1, 0))
-    found = torch.zeros_like(terms)
-    place = torch.arange(n)  # of each position, the entry that stands there
+    entry = position = torch.arange(n)
+    terms, found = terms.clone(), torch.zeros_like(terms)  # in the order of the positions, for the cache
     for bit in reversed(range(max(n_levels - 1, 1).bit_length())):
-        here = level[place]
-        high = (here >> bit) & 1 == 1
-        start = first[(here >> (bit + 1)) << (bit + 1)]
-        zeros = torch.nn.functional.pad((~high).long().cumsum(0), (1, 0))
+        high = (level >> bit) & 1 == 1
         at = high.nonzero().squeeze(1)
-        for term, sums in zip(terms, found, strict=True):  # one by one, for the memory of many rows
-            upto = torch.nn.functional.pad(torch.where(high, 0.0, term[place]).cumsum(0), (1, 0))
-            sums[place[at]] += upto[at] - upto[start[at]]
+        start = first[(level >> (bit + 1)) << (bit + 1)]
         # Within its group, an entry without the bit goes behind those without it before, and so on.
+        zeros = torch.nn.functional.pad((~high).long().cumsum(0), (1, 0))
         without = zeros[:-1] - zeros[start]
-        middle = first[(((here >> bit) | 1) << bit).clamp_max(n_levels)]
-        target = torch.where(high, middle + torch.arange(n) - start - without, start + without)
-        place = torch.empty_like(place).scatter_(0, target, place)
-    return found
+        middle = first[(((level >> bit) | 1) << bit).clamp_max(n_levels)]
+        target = torch.where(high, middle + position - start - without, start + without)
+        source = torch.empty_like(target).scatter_(0, target, position)
+        for term, sums in zip(terms, found, strict=True):  # one by one, for the memory of many rows
+            upto = torch.nn.functional.pad(torch.where(high, 0.0, term).cumsum(0), (1, 0))
+            sums[at] += upto[at] - upto[start[at]]
+            term.copy_(term[source])
+            sums.copy_(sums[source])
+        level, entry = level[source], entry[source]
+    return torch.empty_like(found).index_copy_(1, entry, found)

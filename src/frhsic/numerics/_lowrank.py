@@ -14,6 +14,7 @@ from frhsic.kernels import Kernel
 _RESIDUAL = 1e-12
 # After so many pivots of one column, and at once of several, random rows tell whether a factor can be thin.
 _PROBED = 32
+_PROBED_VALUES = 512
 # Above so many rows pivots are sought among so many, and the features looked at on others: all of them, or so
 # many of one column. Rows that the features miss join the first, in so many rounds.
 _POOL, _CHECKED, _ROUNDS = 4_096, 32_768, 4
@@ -43,8 +44,14 @@ class FeatureMap:
         return self.turn.shape[1]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the features of the rows of x, shape ``(n, r)``."""
-        if x.shape[1] == 1 and len(x) > 256:  # ages repeat: a table of their features is quicker
+        """Return the features of the rows of x, shape ``(n, r)``; of many rows block by block."""
+        if len(x) > _BLOCK:
+            found = x.new_empty((len(x), self.width))
+            for rows in blocks(len(x)):
+                found[rows] = self(x[rows])
+            return found
+        # Ages repeat: a table of their features is quicker. Where none of a few repeats, many values differ.
+        if x.shape[1] == 1 and len(x) > 256 and len(x[:_PROBED_VALUES].unique()) < _PROBED_VALUES:
             values, level = x[:, 0].unique(return_inverse=True)
             if 4 * len(values) <= len(x):
                 return (self.kernel.gram(values[:, None], self.seen) @ self.turn).index_select(0, level)
@@ -58,8 +65,10 @@ def complete_map(kernel: Kernel, x: Tensor, widest: int) -> FeatureMap | None:
         pool, others = x, None
     elif x.shape[1] == 1:
         pool, others = _spread(x), x[_some(x, _CHECKED)]
+    elif _is_wide(kernel, x, widest):
+        return None
     else:
-        pool, others = x[torch.cat((_some(x, _POOL), x.argmin(dim=0), x.argmax(dim=0)))], x
+        pool, others = x[torch.cat((_some(x, _POOL), x.min(dim=0).indices, x.max(dim=0).indices))], x
     for _ in range(_ROUNDS):
         found = _pivoted(kernel, pool, min(widest, max(8, len(x) // 4)))
         if found is None:

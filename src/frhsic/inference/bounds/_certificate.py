@@ -49,8 +49,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _DRAWS = 1_000
-# Up to so many rows all pairs are visited; above, one pass over features if so many of them are enough.
-_PAIRS, _WIDEST = 20_000, 256
+# Above ``max_rows`` HSIC comes from one pass over features if so many of them are enough, and else from all
+# pairs of so many random rows.
+_WIDEST, _PAIRS = 256, 10_000
 
 
 @dataclass(frozen=True)
