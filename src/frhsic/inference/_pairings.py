@@ -47,13 +47,9 @@ class PairingSide:
 
     def sizes(self) -> Tensor:
         """Return |g|^2 over the Frobenius norm of the mean of g g', the largest over measures, ``(n,)``."""
-        start, scales = 0, []
-        for width in self.widths:
-            own = self.gram[start : start + width, start : start + width]
-            scales.append(torch.linalg.matrix_norm(own) / self.n)
-            start += width
-        scale = torch.stack(scales)
-        return torch.where(scale[:, None] > 0, self.norms / scale[:, None].clamp_min(1e-300), 0.0).amax(dim=0)
+        own = [part.split(self.widths, dim=1)[k] for k, part in enumerate(self.gram.split(self.widths))]
+        scale = torch.stack([torch.linalg.matrix_norm(gram) / self.n for gram in own])[:, None]
+        return torch.where(scale > 0, self.norms / scale.clamp_min(1e-300), 0.0).amax(dim=0)
 
 
 def large_units(size_z: Tensor, size_s: Tensor, n: int) -> tuple[float, float]:

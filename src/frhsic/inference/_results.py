@@ -24,6 +24,9 @@ class Result:
     ``repr()`` is one line: long fields are counted, not shown.
     """
 
+    # The fields that are columns of to_frame(); none: a row of all fields that are no lists.
+    _columns: ClassVar[tuple[str, ...]] = ()
+
     def __init_subclass__(cls) -> None:
         # Before @dataclass looks: it writes a __repr__ of every number unless the class has its own.
         cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
@@ -41,11 +44,15 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain numbers, strings, lists and dictionaries."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        names = (field.name for field in fields(self) if not field.name.startswith("_"))
+        return {name: _plain(getattr(self, name)) for name in names}
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a pandas frame of one row, without the fields that are lists."""
+        """Return a pandas frame: a row for each point of a curve, else one row without the lists."""
         plain = self.to_dict()
+        if self._columns:
+            rows = zip(*(plain[name] for name in self._columns), strict=True)
+            return frame(dict(zip(self._columns, row, strict=True)) for row in rows)
         return frame([{name: value for name, value in plain.items() if not isinstance(value, list | dict)}])
 
 
@@ -170,7 +177,6 @@ class Interval(Result):
     ----------
     estimate, low, high : float
     confidence_level : float
-        Its confidence.
     measure, method : str
     target : str
         What the interval is for: the true quantity, or that of a smoothed curve or fixed kernels.
@@ -236,6 +242,8 @@ class Curve(Result):
         The smallest and the largest value of s in each range; empty for a smoothed curve.
     """
 
+    _columns = ("points", "mean", "low", "high", "mass")
+
     points: tuple[float, ...]
     mean: tuple[float, ...]
     low: tuple[float, ...]
@@ -261,10 +269,6 @@ class Curve(Result):
             f"Target: {self.target}."
         )
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a pandas frame with a row for each point."""
-        return _frame_of_columns(self, ("points", "mean", "low", "high", "mass"))
-
 
 @dataclass(frozen=True)
 class Profile(Result):
@@ -287,6 +291,8 @@ class Profile(Result):
     n : int
     """
 
+    _columns = ("points", "contrast", "chance", "mass")
+
     points: tuple[float, ...]
     contrast: tuple[float, ...]
     chance: tuple[float, ...]
@@ -303,17 +309,12 @@ class Profile(Result):
         return tuple(point for point, contrast, chance in rows if contrast > chance)
 
     def __str__(self) -> str:
-        where = "nowhere, which is no evidence of independence"
-        if self.above:
-            where = _where(self.above, self.points)
+        nowhere = "nowhere, which is no evidence of independence"
+        where = _where(self.above, self.points) if self.above else nowhere
         return (
             f"The law of z along {self.attributes[0]} differs from its law overall by more than chance "
             f"{where} (MMD, {percent(self.confidence_level)} for all points at once, n = {self.n:,})."
         )
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a pandas frame with a row for each point."""
-        return _frame_of_columns(self, ("points", "contrast", "chance", "mass"))
 
 
 def _where(some: Sequence[float], points: Sequence[float]) -> str:
@@ -325,11 +326,6 @@ def frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(list(rows))
-
-
-def _frame_of_columns(result: Result, names: tuple[str, ...]) -> pd.DataFrame:
-    columns = [getattr(result, name) for name in names]
-    return frame(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
 def _brief(value: Any) -> str:
