@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,13 +129,6 @@ def line_places(line: SensitiveLine, cells: Cells | None = None) -> tuple[Tensor
         values[:, None].double(), ("categorical",), rows, sizes.tolist(), w[rows], None, 1.0, counts[rows]
     )
     return scores[:, None], places
-
-
-def narrow_places(places: Places, bandwidths: Sequence[float]) -> Tensor:
-    """Return which places are narrow against the bandwidth, so that their rows share smoothing weights."""
-    if places.widths is None:
-        return torch.ones(len(places.sizes), dtype=torch.bool)
-    return places.widths <= bandwidths[0]
 
 
 def roots(covariance: Tensor) -> Tensor:

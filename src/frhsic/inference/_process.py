@@ -24,7 +24,7 @@ from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.inference._places import Places, equal_mass, gather_rows, line_places, narrow_places, roots
+from frhsic.inference._places import Places, equal_mass, gather_rows, line_places, roots
 from frhsic.inference._question import Observations
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._smoothing import bandwidths_of, log_kernel, smoothing_weights
@@ -76,7 +76,9 @@ class Smoothed:
         by_units = None
         if self.covariance is not None:
             by_units, behind = _unit_variance(self.covariance, self.smoother, gaps)
-        several = (behind < 0.75) & narrow_places(places, self.bandwidths)
+        several = behind < 0.75
+        if places.widths is not None:  # rows of a bin share their weights if it is narrow
+            several &= places.widths <= self.bandwidths[0]
         share = float(mass[several].sum())
         if share < 0.5:
             must = (
@@ -111,12 +113,9 @@ class Smoothed:
         return f"the GDP of {self.target}" if self.cells is None else _targets(self.cells)[1]
 
     def notes(self) -> tuple[str, ...]:
-        """Return what a reader must know about the variance."""
-        if self.single < 1e-9:
-            return ()
-        return (
-            f"{self.single:.1%} of the rows stand alone at their value of s: their variance is that of all.",
-        )
+        """Return a note if some rows have no variance of their own."""
+        alone = f"{self.single:.1%} of the rows stand alone at their value of s"
+        return () if self.single < 1e-9 else (f"{alone}: their variance is that of all.",)
 
     def points(self) -> tuple[Tensor, Tensor]:
         """Return where the error is evaluated for a mean over s, and the mass of each point."""
@@ -217,7 +216,10 @@ class Process:
         covariance = self.curve.covariance
         joint = None if covariance is None else roots(covariance.reshape(M * (1 + r), -1))
         root_at_place = roots(torch.stack([rows.mT @ rows for rows in parts])) if many else None
-        root = _root_of_covariance(places, f) if bool((self.lacking > 0).any()) else None
+        root = None
+        if bool((self.lacking > 0).any()):  # the covariance of the features, scaled to trace one
+            second = (f * places.shares[:, None]).mT @ f
+            root = roots(second / second.trace().clamp_min(1e-300))
         block = max(1, min(n_draws, _BLOCK // max(0 if many else m, (M + a) * (1 + r))))
         for start in range(0, n_draws, block):
             b = min(block, n_draws - start)
@@ -277,12 +279,6 @@ def _unit_variance(covariance: Tensor, P: Tensor, mean: Tensor) -> tuple[Tensor,
         own = own + torch.einsum("ag,gh,ah->a", P, covariance[k, :, k], P)
         own = own - 2.0 * mean[:, k - 1] * torch.einsum("ag,gh,ah->a", P, covariance[0, :, k], P)
     return own.clamp_min(0.0), behind
-
-
-def _root_of_covariance(places: Places, f: Tensor) -> Tensor:
-    """Return R ``(r, r)`` with R'R the covariance of the features, scaled to trace one."""
-    covariance = (f * places.shares[:, None]).mT @ f
-    return roots(covariance / covariance.trace().clamp_min(1e-300))
 
 
 def smooth_rows(

@@ -1,4 +1,4 @@
-"""What is asked: the rows, and the options of an interval or a band."""
+"""The rows of a question, the options of an interval or a band, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -135,10 +135,8 @@ def find_method(methods: Mapping[type[Dependence], _Method], measure: object) ->
         if kind in methods:
             return methods[kind]
     *names, last = (kind.__name__ for kind in methods)
-    raise TypeError(
-        f"'dependence' must be {', '.join(names)} or {last}: no interval is derived for others. "
-        f"Got {type(measure).__name__}. Leave it out for normalised HSIC."
-    )
+    fix = "Leave it out for normalised HSIC."
+    raise TypeError(f"'dependence' must be {', '.join(names)} or {last}. Got {type(measure).__name__}. {fix}")
 
 
 def effective_units(w: Tensor, units: Tensor | None) -> float:

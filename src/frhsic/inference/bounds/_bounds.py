@@ -22,32 +22,18 @@ _MOST = 10**15
 
 @dataclass(frozen=True)
 class Bound(Result):
-    """One bound: a number, what it certifies and for whom, and when it says nothing.
-
-    Attributes
-    ----------
-    name : str
-    value : float
-    kind : {"finite-sample", "asymptotic", "in-sample", "estimate"}
-        Whether it holds with the stated probability for every n, for large n, for certain but only about
-        these rows, or is an estimate and no bound.
-    certifies : str
-        One sentence.
-    vacuous : bool
-        Whether it says nothing here.
-    vacuous_when : str
-        One sentence.
-    n_needed : int or None
-        The least number of rows at which it would say something, were the HSIC the one observed here; None
-        when no number would do, or when the bound is about these rows and more of them do not sharpen it.
-    """
+    """One bound: a number, what it certifies and for whom, and when it says nothing."""
 
     name: str
     value: float
+    # Whether it holds with the stated probability for every n, for large n, for certain but only about these
+    # rows, or is an estimate and no bound.
     kind: Kind
-    certifies: str
-    vacuous: bool
-    vacuous_when: str
+    certifies: str  # one sentence
+    vacuous: bool  # whether it says nothing here
+    vacuous_when: str  # one sentence
+    # The least number of rows at which it would say something, were the HSIC the one observed here; None when
+    # no number would do, or when the bound is about these rows and more of them do not sharpen it.
     n_needed: int | None = None
 
     def __str__(self) -> str:

@@ -45,39 +45,18 @@ _FEWEST_FIXING, _MOST_FIXING = 20, 500
 
 @dataclass(frozen=True)
 class HeadRow(Result):
-    """What heads of norm one can do at one resolution: the m leading directions of S.
-
-    Attributes
-    ----------
-    m : int
-    eigenvalue : float
-        lambda_m of L~ / n.
-    paper_bound : float
-        sqrt(HSIC_b / lambda_m), on the GDP of every head of norm one.
-    worst_rms : float
-        The largest root mean square of the projected gap over these heads, exactly.
-    own_gdp : float
-        The mean absolute projected gap of the head that reaches it: the worst GDP lies between the two.
-    null_mean, null_high : float
-        Mean and 95 % quantile of ``worst_rms`` over permutations of s.
-    crossfit_gdp : float
-        The GDP of the head of one half of the rows on the other half, averaged over both.
-    crossfit_null : float
-        Its mean over permutations of s in the other half.
-    sharper : float
-        paper_bound / worst_rms.
-    """
+    """What heads of norm one can do at one resolution: the m leading directions of S."""
 
     m: int
-    eigenvalue: float
-    paper_bound: float
-    worst_rms: float
-    own_gdp: float
-    null_mean: float
-    null_high: float
-    crossfit_gdp: float
-    crossfit_null: float
-    sharper: float
+    eigenvalue: float  # lambda_m of L~ / n
+    paper_bound: float  # sqrt(HSIC_b / lambda_m), on the GDP of every head of norm one
+    worst_rms: float  # the largest root mean square of the projected gap over these heads, exactly
+    own_gdp: float  # the mean absolute projected gap of that head: the worst GDP lies between the two
+    null_mean: float  # of worst_rms over permutations of s
+    null_high: float  # its 95 % quantile
+    crossfit_gdp: float  # the GDP of the head of one half of the rows on the other half, averaged over both
+    crossfit_null: float  # its mean over permutations of s in the other half
+    sharper: float  # paper_bound / worst_rms
 
     def __str__(self) -> str:
         return (
@@ -233,7 +212,7 @@ def fixed_rows(
     if codes is None:
         order = torch.randperm(n, generator=generator)
         first, rest = order[:size], order[size:].sort().values
-    else:  # whole groups: the kernels must not know a part of a group that is certified
+    else:  # whole groups: no part of a group that fixes the kernels is certified
         sizes = codes.bincount()
         order = torch.randperm(len(sizes), generator=generator)
         fixing = torch.isin(codes, order[: 1 + int((sizes[order].cumsum(0) < size).sum())])
@@ -399,9 +378,8 @@ def _null(part: Fixed, K: Tensor, E: Tensor, n_permutations: int, generator: tor
     elif n > _ROWS_OF_FULL_RANK:  # half the time, and six digits of a simulated quantile are enough
         K, E = K.float(), E.float()
     values = []
-    chunk = max(1, 4_000_000 // (n * r))
-    for start in range(0, n_permutations, chunk):
-        count = min(chunk, n_permutations - start)
+    for chunk in torch.arange(n_permutations).split(max(1, 4_000_000 // (n * r))):
+        count = len(chunk)
         shuffled = E[random_orders(n, count, generator)]  # (b, n, r)
         if F is not None:
             half = F.mT @ shuffled
