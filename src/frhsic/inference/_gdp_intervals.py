@@ -30,7 +30,6 @@ _CHANCE_ROWS = 5_000
 
 
 def gdp_interval(rows: Observations, measure: GDP, options: IntervalOptions) -> Interval:
-    """Return the interval for GDP of rows."""
     notes: tuple[str, ...] = ()
     if measure.bandwidth_s is not None and rows.s.kinds.count("continuous") > 1:
         measure = measure._with(_ranges=measure._ranges or ranges_of(rows.s))
@@ -41,7 +40,6 @@ def gdp_interval(rows: Observations, measure: GDP, options: IntervalOptions) -> 
 
 
 def sketch_gdp_interval(sketch: HSICSketch, measure: GDP, options: IntervalOptions) -> Interval:
-    """Return the interval for GDP of all rows of a sketch."""
     _check_weighting(measure)
     check_sketch_of_rows(sketch, "GDP")
     line = sketch.line()
@@ -166,8 +164,7 @@ def _crossings(curve: Smoothed, g: Tensor, clear: Tensor, share: Tensor) -> floa
         return 0.0
     left, mid, right = g[:-2], g[1:-1], g[2:]
     cross = clear[:-2] & clear[2:] & (left * right < 0) & ~cells.single[1:-1, None]
-    u = torch.maximum(left, right)
-    v = -torch.minimum(left, right)
+    u, v = torch.maximum(left, right), -torch.minimum(left, right)
     most = (2.0 * u * v + mid * (u - v)) / (u + v).clamp_min(1e-300)
     lost = torch.where(cross, (most - mid.abs()).clamp_min(0.0), 0.0)
     return float(share[1:-1] @ lost.mean(dim=1))

@@ -29,7 +29,6 @@ CHANCE_DRAWS, _CHANCE_ROWS = 199, 1_024
 def kernel_interval(
     rows: Observations, measure: HSIC | DistanceCovariance, options: IntervalOptions
 ) -> Interval:
-    """Return the interval for HSIC or distance covariance of rows."""
     z, s, w = rows.z, rows.s, rows.w
     hsic = as_hsic(measure, s)
     kernel_z, kernel_s = hsic.kernel_z.bind(z, w), hsic._kernel_s(s).bind(s.values, w)
@@ -129,7 +128,6 @@ def hsic_interval(
 
 
 def kernel_words(measure: HSIC | DistanceCovariance) -> str:
-    """Return the name of a measure in words."""
     if isinstance(measure, DistanceCovariance):
         name = "distance correlation" if measure.normalized else "distance covariance"
         return name if measure.root else f"squared {name}"

@@ -81,9 +81,7 @@ class Smoothed:
             several &= places.widths <= self.bandwidths[0]
         share = float(mass[several].sum())
         if share < 0.5:
-            must = (
-                "have at least two rows (or groups of them) behind most points of the curve, for a variance"
-            )
+            must = "have at least two rows (or groups) behind most points of the curve, for a variance"
             fix = "Merge values of 's' or take a larger 'bandwidth_s'."
             raise ArgumentError("s", must, f"{share:.0%} of the rows at such points", fix)
         if by_units is not None:

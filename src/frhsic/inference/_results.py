@@ -123,29 +123,15 @@ class TestResult(Result):
 
 @dataclass(frozen=True)
 class EquivalenceResult(Result):
-    """A test whose null hypothesis is that the dependence is *at least* the tolerance.
+    """A test whose null hypothesis is that the dependence is *at least* the tolerance."""
 
-    Attributes
-    ----------
-    estimate : float
-        The dependence on these rows.
-    tolerance : float
-        What the population's dependence is compared with.
-    pvalue : float
-        Small when so little dependence is seldom seen at the tolerance: evidence that it is below.
-    upper : float
-        The upper confidence limit at 1 - ``alpha``; below the tolerance exactly when pvalue < ``alpha``.
-    alpha : float
-        The level of the test.
-    measure, target, method, attributes, n
-        As in the other results.
-    """
-
-    estimate: float
-    tolerance: float
-    pvalue: float
-    upper: float
-    alpha: float
+    estimate: float  # the dependence on these rows
+    tolerance: float  # what the population's dependence is compared with
+    pvalue: (
+        float  # small when so little dependence is seldom seen at the tolerance: evidence that it is below
+    )
+    upper: float  # the confidence limit at 1 - alpha; below the tolerance exactly when pvalue < alpha
+    alpha: float  # the level of the test
     measure: str
     target: str
     method: str
@@ -217,47 +203,26 @@ class Interval(Result):
 
 @dataclass(frozen=True)
 class Curve(Result):
-    """The mean score along s, with a band that covers the whole curve at once.
-
-    Attributes
-    ----------
-    points : tuple of float
-        Values of s (codes of a categorical column): of a range its median.
-    mean, low, high : tuple of float
-        The mean at each value or within each range, and the simultaneous band of what ``target`` says.
-    mass : tuple of float
-        The share of rows that each point stands for; sums to one.
-    overall : float
-        The mean score.
-    confidence_level : float
-    target : str
-        What the band is about: the true curve and under which assumption, means within ranges, or a smoothed
-        curve.
-    attributes : tuple of str
-    n : int
-    mean_low, mean_high : tuple of float
-        The simultaneous band of the mean within each range, whatever the curve does inside it; the same as
-        ``low`` and ``high`` but where these are about the true curve between ranges.
-    start, stop : tuple of float
-        The smallest and the largest value of s in each range; empty for a smoothed curve.
-    """
+    """The mean score along s, with a band that covers the whole curve at once."""
 
     _columns = ("points", "mean", "low", "high", "mass")
 
-    points: tuple[float, ...]
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
+    points: tuple[float, ...]  # values of s (codes of a categorical column): of a range its median
+    mean: tuple[float, ...]  # at each value, or within each range
+    low: tuple[float, ...]  # the simultaneous band of what the target says
     high: tuple[float, ...]
-    mass: tuple[float, ...]
-    overall: float
+    mass: tuple[float, ...]  # the share of rows that each point stands for; sums to one
+    overall: float  # the mean score
     confidence_level: float
-    target: str
+    target: str  # the true curve and under which assumption, means within ranges, or a smoothed curve
     attributes: tuple[str, ...]
     n: int
+    # The simultaneous band of the mean within each range, whatever the curve does inside it; the same as low
+    # and high but where these are about the true curve between ranges.
     mean_low: tuple[float, ...] = ()
     mean_high: tuple[float, ...] = ()
-    start: tuple[float, ...] = ()
-    stop: tuple[float, ...] = ()
+    start: tuple[float, ...] = ()  # the smallest value of s in each range; empty for a smoothed curve
+    stop: tuple[float, ...] = ()  # the largest
 
     def __str__(self) -> str:
         rows = zip(self.points, self.mean_low or self.low, self.mean_high or self.high, strict=True)
@@ -272,33 +237,16 @@ class Curve(Result):
 
 @dataclass(frozen=True)
 class Profile(Result):
-    """Where along s the law of z differs from its law overall, beside what independence gives.
-
-    Attributes
-    ----------
-    points : tuple of float
-        Values of s (codes of a categorical column).
-    contrast : tuple of float
-        MMD between z near each point and z overall: zero exactly when the two laws agree.
-    chance : tuple of float
-        What random pairings exceed *anywhere* along s with probability 1 - confidence_level.
-    mass : tuple of float
-        The share of rows that each point stands for; sums to one.
-    confidence_level : float
-    bandwidth : float
-        Of a Gaussian window along s; 0 for the values or ranges of s (see ``localized_profile``).
-    attributes : tuple of str
-    n : int
-    """
+    """Where along s the law of z differs from its law overall, beside what independence gives."""
 
     _columns = ("points", "contrast", "chance", "mass")
 
-    points: tuple[float, ...]
-    contrast: tuple[float, ...]
-    chance: tuple[float, ...]
-    mass: tuple[float, ...]
+    points: tuple[float, ...]  # values of s (codes of a categorical column)
+    contrast: tuple[float, ...]  # MMD between z near each point and z overall: zero when the two laws agree
+    chance: tuple[float, ...]  # what random pairings exceed anywhere on s with chance 1 - confidence_level
+    mass: tuple[float, ...]  # the share of rows that each point stands for; sums to one
     confidence_level: float
-    bandwidth: float
+    bandwidth: float  # of a Gaussian window along s; 0 for the values or ranges of s
     attributes: tuple[str, ...]
     n: int
 

@@ -45,12 +45,10 @@ class Design:
 
     @property
     def z(self) -> Tensor:
-        """The scores of all strata."""
         return torch.cat([stratum.z for stratum in self.strata])
 
     @property
     def s(self) -> Sensitive:
-        """The sensitive columns of all strata."""
         return replace(self.strata[0].s, values=torch.cat([stratum.s.values for stratum in self.strata]))
 
     def with_z(self, z: Tensor) -> Design:
@@ -62,8 +60,11 @@ class Design:
 
 def varying(strata: Sequence[Stratum]) -> list[Stratum]:
     """Return the strata where z and s vary: elsewhere pairings differ by rounding, which would be ranked."""
-    sides = [(stratum, (stratum.z, stratum.s.values)) for stratum in strata]
-    return [stratum for stratum, both in sides if not any(bool((x == x[0]).all()) for x in both)]
+
+    def varies(x: Tensor) -> bool:
+        return not bool((x == x[0]).all())
+
+    return [stratum for stratum in strata if varies(stratum.z) and varies(stratum.s.values)]
 
 
 def make_design(rows: Observations, given: object, weights_of_s: bool | None) -> Design:

@@ -88,7 +88,6 @@ def _bound(
 
 
 def bound_population(seen: Seen, kernel_z: Kernel, kernel_s: Kernel) -> Bound:
-    """Return the finite-sample bound on the HSIC of the population."""
     constant = 3.0 if kernel_z.is_standard and kernel_s.is_standard else 32.0
     scale = kernel_z.bound * kernel_s.bound
 
@@ -149,7 +148,6 @@ def bound_gaps(row: HeadRow, spread: float) -> list[Bound]:
 
 
 def bound_khgr(hsic: float, ridge_z: float, ridge_s: float) -> Bound:
-    """Return the bound on the kernel HGR."""
     certifies = (
         f"On these rows the kernel HGR with ridges {ridge_z:g} and {ridge_s:g} is at most this: for anyone "
         "who fears that some smooth function of z is correlated with some smooth function of s."

@@ -68,32 +68,15 @@ class HeadRow(Result):
 
 @dataclass(frozen=True)
 class WorstHead(Result):
-    """The head f = sum_i coefficients_i k(z_i, .) of norm one whose mean depends most on s.
+    """The head f = sum_i coefficients_i k(z_i, .) of norm one whose mean depends most on s."""
 
-    Attributes
-    ----------
-    m : int
-        The number of leading directions of S that its gap is resolved on.
-    rms : float
-        The root mean square of its projected gap, the largest of all heads of norm one.
-    gdp : float
-        Its mean absolute projected gap.
-    n : int
-        Rows used.
-    rows : tuple of int
-        Which ones.
-    coefficients, values : tuple of float
-        One for each of these rows: the head's weights, and what it predicts there.
-    notes : tuple of str
-    """
-
-    m: int
-    rms: float
-    gdp: float
-    n: int
-    rows: tuple[int, ...]
-    coefficients: tuple[float, ...]
-    values: tuple[float, ...]
+    m: int  # the number of leading directions of S that its gap is resolved on
+    rms: float  # the root mean square of its projected gap, the largest of all heads of norm one
+    gdp: float  # its mean absolute projected gap
+    n: int  # rows used
+    rows: tuple[int, ...]  # which ones
+    coefficients: tuple[float, ...]  # the head's weights on these rows
+    values: tuple[float, ...]  # what it predicts there
     notes: tuple[str, ...]
     _kernel: Kernel
     _z: Tensor
