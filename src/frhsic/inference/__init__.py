@@ -8,7 +8,6 @@ from frhsic.inference._intervals import confidence_interval
 from frhsic.inference._profile import localized_profile
 
 # `as`: for the packages above, not part of the public API.
-from frhsic.inference._question import check_sketch_alone as check_sketch_alone
 from frhsic.inference._results import Curve as Curve
 from frhsic.inference._results import EquivalenceResult as EquivalenceResult
 from frhsic.inference._results import Interval, TestResult

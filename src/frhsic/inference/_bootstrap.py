@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from frhsic.dependence import HSIC
-from frhsic.inference._moments import features, moments
-from frhsic.inference._strata import Stratum
+from frhsic.inference._moments import feature_sums
+from frhsic.inference._strata import Stratum, varying
 
 # Above so many rows, or groups, the bootstrap draws from so many of them.
 WILD_ROWS = 5_000
@@ -30,11 +30,8 @@ def wild_values(
     bound on w_i^2 |a_i|^2: no row with a large term may be missed.
     """
     total = torch.zeros((len(measures), count + 1), dtype=torch.float64)
-    for stratum in strata:
-        if stratum.constant:
-            continue
-        maps = features(measures, stratum)
-        seen = moments(maps, stratum)
+    for stratum in varying(strata):
+        seen = feature_sums(measures, stratum)
         z, s, u = stratum.z, stratum.s.values, seen.w
         if len(u) > WILD_ROWS:
             sizes = seen.norms_z * seen.norms_s
@@ -44,9 +41,9 @@ def wild_values(
             z, s, u = z[rows], s[rows], u[rows] / (WILD_ROWS * chance[rows]).sqrt()
         parts = torch.arange(1, count + 1).split(max(1, _CHUNK // len(u)))
         noise = [torch.randn((len(u), len(part)), generator=generator, dtype=torch.float64) for part in parts]
-        for k, (map_z, map_s) in enumerate(maps):
+        for k in range(len(measures)):
             total[k, 0] += stratum.share * seen.cross[k].square().sum()
-            G, F = u[:, None] * (map_z(z) - seen.mean_z[k]), map_s(s) - seen.mean_s[k]
+            G, F = seen.terms(k, z, s, u)
             for part, xi in zip(parts, noise, strict=True):
                 for column in F.T:  # (r_z, draws) at a time
                     values = (G.T @ (column[:, None] * xi)).square().sum(dim=0)
@@ -67,35 +64,34 @@ def cluster_values(
     """
     n_groups = 1 + max(int(own.max()) for own in (stratum.groups for stratum in strata) if own is not None)
     total = torch.zeros((len(measures), count + 1), dtype=torch.float64)
-    varied = [stratum for stratum in strata if not stratum.constant]
-    parts = [(maps, moments(maps, stratum)) for stratum in varied for maps in [features(measures, stratum)]]
+    parts = [(stratum, feature_sums(measures, stratum)) for stratum in varying(strata)]
     factor = torch.ones(n_groups, dtype=torch.float64)
     if n_groups > WILD_ROWS:
         bound = torch.zeros(n_groups, dtype=torch.float64)
-        for stratum, (_, seen) in zip(varied, parts, strict=True):
+        for stratum, seen in parts:
             assert stratum.groups is not None  # noqa: S101
             sizes = seen.norms_z.sqrt() * seen.norms_s.sqrt() / len(stratum.z)
             sizes = sizes / sizes.square().mean(dim=1, keepdim=True).sqrt().clamp_min(1e-300)
             bound.index_add_(0, stratum.groups, stratum.share * sizes.sum(dim=0))
         chance = bound.square() / bound.square().sum()
         drawn = _draw_rows(chance, WILD_ROWS, generator)
-        factor = torch.bincount(drawn, minlength=n_groups) / (WILD_ROWS * chance.clamp_min(1e-300))
-        factor = factor.sqrt()
+        times = torch.bincount(drawn, minlength=n_groups)
+        factor = (times / (WILD_ROWS * chance.clamp_min(1e-300))).sqrt()
     chosen = factor.nonzero()[:, 0]
     place = torch.full((n_groups,), -1)
     place[chosen] = torch.arange(len(chosen))
     signs = torch.randint(2, (len(chosen), count), generator=generator).double().mul_(2.0).sub_(1.0)
     signs *= factor[chosen, None]
-    for stratum, (maps, seen) in zip(varied, parts, strict=True):
+    for stratum, seen in parts:
         assert stratum.groups is not None  # noqa: S101
         mass = seen.w.new_zeros(n_groups).index_add_(0, stratum.groups, seen.w)
         share = stratum.share / max(1.0 - float(mass.square().sum()), 0.5)
         group = place[stratum.groups]
         rows = (group >= 0).nonzero()[:, 0]
         z, s, u, group = stratum.z[rows], stratum.s.values[rows], seen.w[rows], group[rows]
-        for k, (map_z, map_s) in enumerate(maps):
+        for k in range(len(measures)):
             total[k, 0] += stratum.share * seen.cross[k].square().sum()
-            G, F = u[:, None] * (map_z(z) - seen.mean_z[k]), map_s(s) - seen.mean_s[k]
+            G, F = seen.terms(k, z, s, u)
             gram = G.new_zeros((len(chosen), len(chosen)) if len(chosen) <= _FEW_GROUPS else (0, 0))
             for column in F.T:  # (r_z, draws) at a time
                 sums = G.new_zeros((len(chosen), G.shape[1])).index_add_(0, group, column[:, None] * G)
@@ -103,8 +99,7 @@ def cluster_values(
                     gram.addmm_(sums, sums.mT)
                 else:
                     for part in torch.arange(count).split(max(1, _CHUNK // len(chosen))):
-                        values = (sums.mT @ signs[:, part]).square().sum(dim=0)
-                        total[k, 1 + part] += share * values
+                        total[k, 1 + part] += share * (sums.mT @ signs[:, part]).square().sum(dim=0)
             if len(gram):
                 total[k, 1:] += share * ((gram @ signs) * signs).sum(dim=0)
     return total
@@ -113,10 +108,8 @@ def cluster_values(
 def permuted_means(measures: Sequence[HSIC], strata: Sequence[Stratum]) -> Tensor:
     """Return the mean of HSIC_w over all permutations of rows, shape ``(k,)``; weights travel with s."""
     total = torch.zeros(len(measures), dtype=torch.float64)
-    for stratum in strata:
-        if stratum.constant:
-            continue
-        seen = moments(features(measures, stratum), stratum)
+    for stratum in varying(strata):
+        seen = feature_sums(measures, stratum)
         widths = zip(*(cross.shape for cross in seen.cross), strict=True)
         traces = [
             torch.stack([part.sum() for part in gram.diagonal().split(own)])

@@ -30,7 +30,6 @@ _FEATURES, _NEGLIGIBLE = 64, 1e-3
 
 
 def eipm_interval(rows: Observations, measure: EIPM, options: IntervalOptions) -> Interval:
-    """Return the interval for EIPM of rows."""
     if rows.groups is not None:
         fix = "Use GDP(), HSIC() or DistanceCovariance(), or one row for each group."
         raise ArgumentError("groups", "be None for EIPM", "groups", fix)

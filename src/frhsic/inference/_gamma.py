@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import torch
 from scipy import special
@@ -30,10 +30,13 @@ class NullMoments(NamedTuple):
 
 def gamma_test(design: Design, dependence: Dependence | None, generator: torch.Generator) -> TestResult:
     """Test independence with a gamma law of the null moments, averaged over strata by their shares."""
-    if design.n_groups is not None:
-        _raise_for("groups", "independent rows", "groups")
-    if design.weighted:
-        _raise_for("sample_weight", "equal weights", "weights")
+    for passed, argument, got, units in (
+        (design.n_groups is not None, "groups", "groups", "independent rows"),
+        (design.weighted, "sample_weight", "weights", "equal weights"),
+    ):
+        if passed:
+            must = f"be None for method='gamma': its moments are for {units}"
+            raise ArgumentError(argument, must, got, "Use method='permutation'.")
     z, s = design.z, design.s
     measure = HSIC() if dependence is None else dependence
     plain = biased_hsic(measure, s, "method='gamma'", "Use method='permutation', which takes any measure.")
@@ -51,15 +54,10 @@ def gamma_test(design: Design, dependence: Dependence | None, generator: torch.G
         method="gamma",
         measure=f"{type(measure).__name__} in its biased form",
         attributes=s.names,
-        n=design.n_rows,
+        n=len(z),
         exact=False,
         notes=design.notes,
     )
-
-
-def _raise_for(argument: str, units: str, got: str) -> NoReturn:
-    must = f"be None for method='gamma': its moments are for {units}"
-    raise ArgumentError(argument, must, got, "Use method='permutation'.")
 
 
 def gamma_tail(x: float, mean: float, variance: float) -> float:

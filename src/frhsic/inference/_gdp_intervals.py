@@ -12,7 +12,7 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.dependence import GDP
-from frhsic.inference._kernel_intervals import CHANCE_DRAWS
+from frhsic.inference._kernel_intervals import CHANCE_DRAWS, group_notes
 from frhsic.inference._places import roots
 from frhsic.inference._process import Process, Smoothed, smooth_rows, smooth_sketch
 from frhsic.inference._question import IntervalOptions, Observations, check_sketch_of_rows
@@ -30,21 +30,16 @@ _CHANCE_ROWS = 5_000
 
 
 def gdp_interval(rows: Observations, measure: GDP, options: IntervalOptions) -> Interval:
-    """Return the interval for GDP of rows."""
     notes: tuple[str, ...] = ()
     if measure.bandwidth_s is not None and rows.s.kinds.count("continuous") > 1:
         measure = measure._with(_ranges=measure._ranges or ranges_of(rows.s))
         rows, notes = rows.draw(_MOST_ROWS, options.generator)
     measure, curve = gdp_curve(rows, measure, options.generator)
-    limits = _limits(curve, options)
-    if rows.groups is not None:
-        notes += (f"n counts groups, of {len(rows):,} rows.",)
     estimate = float(measure(rows.z, rows.s, rows.w))
-    return _interval(curve, options, estimate, limits, rows.s.names, rows.n_units, notes)
+    return _interval(curve, options, estimate, rows.s.names, rows.n_units, (*notes, *group_notes(rows)))
 
 
 def sketch_gdp_interval(sketch: HSICSketch, measure: GDP, options: IntervalOptions) -> Interval:
-    """Return the interval for GDP of all rows of a sketch."""
     _check_weighting(measure)
     check_sketch_of_rows(sketch, "GDP")
     line = sketch.line()
@@ -55,30 +50,25 @@ def sketch_gdp_interval(sketch: HSICSketch, measure: GDP, options: IntervalOptio
         found = gdp_interval(Observations(z, s, w / w.sum()), measure, options)
         note = f"The numbers of s reach too far for the grid of the sketch: {len(z):,} stored rows were used."
         return replace(found, notes=(*found.notes, note))
-    estimate = float(curve.mass @ _absolute(curve.gaps))
-    return _interval(curve, options, estimate, _limits(curve, options), line.s.names, sketch.n_rows)
-
-
-def _limits(curve: Smoothed, options: IntervalOptions) -> tuple[float, float]:
-    lower, upper = gdp_tails(curve, options.n_draws, options.generator)
-    tail = 0.5 * (1.0 - options.confidence_level)
-    return lower(tail), upper(tail)
+    estimate = float(curve.mass @ curve.gaps.abs().mean(dim=-1))
+    return _interval(curve, options, estimate, line.s.names, sketch.n_rows)
 
 
 def _interval(
     curve: Smoothed,
     options: IntervalOptions,
     estimate: float,
-    limits: tuple[float, float],
     names: tuple[str, ...],
     n: int,
     notes: tuple[str, ...] = (),
 ) -> Interval:
+    lower, upper = gdp_tails(curve, options.n_draws, options.generator)
+    tail = 0.5 * (1.0 - options.confidence_level)
     chance, chance_high = options.summarize(_by_chance(curve, options.generator) if options.chance else None)
     return Interval(
         estimate=estimate,
-        low=min(limits[0], estimate),
-        high=max(limits[1], estimate),
+        low=min(lower(tail), estimate),
+        high=max(upper(tail), estimate),
         confidence_level=options.confidence_level,
         measure="GDP",
         target=curve.target_of_gdp,
@@ -122,7 +112,7 @@ def gdp_tails(
     points, share = curve.points()
     process = Process(curve, points)
     places, here = curve.places, process.mean
-    gaps = _absolute(curve.gaps)
+    gaps = curve.gaps.abs().mean(dim=-1)
     estimate = float(curve.mass @ gaps)
     gaps = gaps - estimate
     drawn, outer = [], []
@@ -174,8 +164,7 @@ def _crossings(curve: Smoothed, g: Tensor, clear: Tensor, share: Tensor) -> floa
         return 0.0
     left, mid, right = g[:-2], g[1:-1], g[2:]
     cross = clear[:-2] & clear[2:] & (left * right < 0) & ~cells.single[1:-1, None]
-    u = torch.maximum(left, right)
-    v = -torch.minimum(left, right)
+    u, v = torch.maximum(left, right), -torch.minimum(left, right)
     most = (2.0 * u * v + mid * (u - v)) / (u + v).clamp_min(1e-300)
     lost = torch.where(cross, (most - mid.abs()).clamp_min(0.0), 0.0)
     return float(share[1:-1] @ lost.mean(dim=1))
@@ -208,16 +197,7 @@ def _by_chance(curve: Smoothed, generator: torch.Generator) -> Tensor:
     return curve.mass @ gaps.abs().mean(dim=-1) * places.scale
 
 
-def _absolute(gaps: Tensor) -> Tensor:
-    return gaps.abs().mean(dim=-1)
-
-
 def _check_weighting(measure: GDP) -> None:
     if measure.weighting != "population":
-        raise ArgumentError(
-            "dependence",
-            "have weighting='population' here: the ends of a grid are the sample's extremes, and have no "
-            "target",
-            repr(measure.weighting),
-            "Leave 'weighting' out.",
-        )
+        must = "have weighting='population' here: a grid ends at extremes of the sample, and has no target"
+        raise ArgumentError("dependence", must, repr(measure.weighting), "Leave 'weighting' out.")

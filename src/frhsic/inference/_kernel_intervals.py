@@ -29,7 +29,6 @@ CHANCE_DRAWS, _CHANCE_ROWS = 199, 1_024
 def kernel_interval(
     rows: Observations, measure: HSIC | DistanceCovariance, options: IntervalOptions
 ) -> Interval:
-    """Return the interval for HSIC or distance covariance of rows."""
     z, s, w = rows.z, rows.s, rows.w
     hsic = as_hsic(measure, s)
     kernel_z, kernel_s = hsic.kernel_z.bind(z, w), hsic._kernel_s(s).bind(s.values, w)
@@ -44,10 +43,8 @@ def kernel_interval(
     if plain and fixed and kernel_z.is_standard and kernel_s.is_standard:
         tail = 1.0 - options.confidence_level
         most = population_bound(found.length**2, n, tail, kernel_z.bound * kernel_s.bound)
-        notes.append(
-            f"At every n, HSIC (not normalised) is at most {number(most)} with confidence "
-            f"{options.confidence_level:g}."
-        )
+        confidence = f"with confidence {options.confidence_level:g}"
+        notes.append(f"At every n, HSIC (not normalised) is at most {number(most)} {confidence}.")
     draws = None
     if options.chance and plain and n == len(z) <= _CHANCE_ROWS:
         bound = HSIC(kernel_z, kernel_s, estimator="unbiased")
@@ -55,7 +52,7 @@ def kernel_interval(
     elif options.chance:
         draws = found.by_chance(CHANCE_DRAWS, options.generator) / size
     return hsic_interval(
-        hsic,
+        measure,
         options,
         estimate=found.unbiased()[0] / size,
         half_width=float(t) * found.standard_error(hsic.normalized),
@@ -67,7 +64,6 @@ def kernel_interval(
             "normal, on the root of the unbiased form",
             "bound by the multiplier bootstrap of the embedding: near independence",
         ),
-        measure=kernel_words(measure),
         target="the population's value under these kernels, as fixed on this sample",
         attributes=s.names,
         n=found.units,
@@ -76,7 +72,7 @@ def kernel_interval(
 
 
 def hsic_interval(
-    hsic: HSIC,
+    measure: HSIC | DistanceCovariance,
     options: IntervalOptions,
     *,
     estimate: float,
@@ -86,7 +82,6 @@ def hsic_interval(
     size: float,
     draws: Tensor | None,
     methods: tuple[str, str],
-    measure: str,
     target: str,
     attributes: tuple[str, ...],
     n: int,
@@ -107,22 +102,21 @@ def hsic_interval(
     else:
         method = methods[1]
         low, high = min(0.0, estimate), (length + radius) ** 2 / size + excess
-    if hsic.normalized:
+    if measure.normalized:
         high = min(high, 1.0)
     low, high = min(low, estimate), max(high, estimate)
-    if hsic.root:
+    if measure.root:
         low, estimate, high = (root_of(value) for value in (low, estimate, high))
         draws = None if draws is None else signed_root(draws)
     chance, chance_high = options.summarize(draws)
     if low < 0.0:
-        below = "The target is never below zero; its unbiased estimate may be."
-        notes = [*notes, below]
+        notes = [*notes, "The target is never below zero; its unbiased estimate may be."]
     return Interval(
         estimate=estimate,
         low=low,
         high=high,
         confidence_level=level,
-        measure=measure,
+        measure=kernel_words(measure),
         target=target,
         method=method,
         attributes=attributes,
@@ -134,7 +128,6 @@ def hsic_interval(
 
 
 def kernel_words(measure: HSIC | DistanceCovariance) -> str:
-    """Return the name of a measure in words."""
     if isinstance(measure, DistanceCovariance):
         name = "distance correlation" if measure.normalized else "distance covariance"
         return name if measure.root else f"squared {name}"
@@ -142,9 +135,9 @@ def kernel_words(measure: HSIC | DistanceCovariance) -> str:
     return f"root of {name}" if measure.root else name
 
 
-def group_notes(found: Embedding) -> tuple[str, ...]:
+def group_notes(rows: Embedding | Observations) -> tuple[str, ...]:
     """Return what n counts where rows come in groups."""
-    return () if found.groups is None else (f"n counts groups, of {len(found):,} rows.",)
+    return () if rows.groups is None else (f"n counts groups, of {len(rows):,} rows.",)
 
 
 def root_of(value: float) -> float:

@@ -47,13 +47,9 @@ class PairingSide:
 
     def sizes(self) -> Tensor:
         """Return |g|^2 over the Frobenius norm of the mean of g g', the largest over measures, ``(n,)``."""
-        start, scales = 0, []
-        for width in self.widths:
-            own = self.gram[start : start + width, start : start + width]
-            scales.append(torch.linalg.matrix_norm(own) / self.n)
-            start += width
-        scale = torch.stack(scales)
-        return torch.where(scale[:, None] > 0, self.norms / scale[:, None].clamp_min(1e-300), 0.0).amax(dim=0)
+        own = [part.split(self.widths, dim=1)[k] for k, part in enumerate(self.gram.split(self.widths))]
+        scale = torch.stack([torch.linalg.matrix_norm(gram) / self.n for gram in own])[:, None]
+        return torch.where(scale > 0, self.norms / scale.clamp_min(1e-300), 0.0).amax(dim=0)
 
 
 def large_units(size_z: Tensor, size_s: Tensor, n: int) -> tuple[float, float]:
@@ -82,8 +78,7 @@ class Pairing:
     def __init__(self, z: PairingSide, s: PairingSide, *, whole: bool = False) -> None:
         self.z, self.s = z, s
         n = z.n
-        above_z = torch.ones(n, dtype=torch.bool)
-        above_s = torch.zeros(n, dtype=torch.bool)
+        above_z, above_s = torch.ones(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
         if not whole and n > _FEW:
             size_z, size_s = z.sizes(), s.sizes()
             a, b = large_units(size_z, size_s, n)
@@ -133,17 +128,13 @@ class Pairing:
         sum_s = -self._F.sum(dim=0) - ((met < 0).to(F)[:, None, :] @ F).squeeze(1)
         sum_s = sum_s / left.clamp_min(1.0)[:, None] * (left > 0)[:, None]
         draws = []
-        widths_z, widths_s = self.z.widths, self.s.widths
-        split_z = (self._G.split(widths_z, 1), G.split(widths_z, 2), sum_z.split(widths_z, 1))
-        split_s = (self._F.split(widths_s, 1), F.split(widths_s, 2), sum_s.split(widths_s, 1))
-        for k, (root_z, root_s) in enumerate(zip(parts_z, parts_s, strict=True)):
-            (own_z, some_z, mean_z), (own_s, some_s, mean_s) = (
-                [part[k] for part in parts] for parts in (split_z, split_s)
-            )
-            drawn = own_z.mT @ some_s + some_z.mT @ own_s + mean_z[:, :, None] * mean_s[:, None, :]
-            if min(size) > 0:
-                drawn += root_z @ noise @ root_s.mT * scale[:, None, None]
-            draws.append(drawn)
+        wide_z, wide_s = self.z.widths, self.s.widths
+        split_z = parts_z, self._G.split(wide_z, 1), G.split(wide_z, 2), sum_z.split(wide_z, 1)
+        split_s = parts_s, self._F.split(wide_s, 1), F.split(wide_s, 2), sum_s.split(wide_s, 1)
+        for own_z, own_s in zip(zip(*split_z, strict=True), zip(*split_s, strict=True), strict=True):
+            (root_z, large_z, some_z, mean_z), (root_s, large_s, some_s, mean_s) = own_z, own_s
+            drawn = large_z.mT @ some_s + some_z.mT @ large_s + mean_z[:, :, None] * mean_s[:, None, :]
+            draws.append(drawn + root_z @ noise @ root_s.mT * scale[:, None, None])
         return draws
 
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence
-from frhsic.inference._moments import RANK_Z, features, moments
+from frhsic.inference._moments import RANK_Z, feature_sums
 from frhsic.inference._pairings import Pairing, PairingSide
-from frhsic.inference._strata import Stratum, size_classes
+from frhsic.inference._strata import Stratum, size_classes, varying
 from frhsic.kernels import Gaussian, Linear, OnColumns, default_kernel
 from frhsic.kernels.scale import median_bandwidth
 from frhsic.numerics._lowrank import blocks, thin_factor
@@ -58,14 +58,11 @@ def use_features(z: Tensor, measures: Sequence[HSIC]) -> tuple[Tensor, list[HSIC
     Each kernel on z becomes that of at most 64 features, computed from the rows of z alone: permutations stay
     exchangeable, and cost 64 n instead of n^2 each.
     """
-    columns, seen, start = [], [], 0
-    for measure in measures:
-        G = thin_factor(measure.kernel_z, z, RANK_Z)
-        width = G.shape[1]
-        columns.append(G)
-        seen.append(HSIC(OnColumns(Linear(), tuple(range(start, start + width))), measure.kernel_s))
-        start += width
-    return torch.cat(columns, dim=1), seen
+    parts = [thin_factor(measure.kernel_z, z, RANK_Z) for measure in measures]
+    G = torch.cat(parts, dim=1)
+    columns = torch.arange(G.shape[1]).split([part.shape[1] for part in parts])
+    kernels = [OnColumns(Linear(), tuple(own.tolist())) for own in columns]
+    return G, [HSIC(one, measure.kernel_s) for one, measure in zip(kernels, measures, strict=True)]
 
 
 def permuted_values(
@@ -77,16 +74,14 @@ def permuted_values(
     over strata by their shares.
     """
     total = torch.zeros((len(measures), count + 1), dtype=torch.float64)
-    for stratum in strata:
-        if stratum.constant:
-            continue
-        n = len(stratum.z)
+    for stratum in varying(strata):
+        n, groups = len(stratum.z), stratum.groups
         for part in torch.arange(count + 1).split(max(1, _CHUNK // n)):
-            orders = (
-                random_orders(n, len(part), generator, first_as_it_is=int(part[0]) == 0)
-                if stratum.groups is None
-                else group_orders(stratum.groups, len(part), generator, first_as_it_is=int(part[0]) == 0)
-            )
+            size, first = len(part), int(part[0]) == 0
+            if groups is None:
+                orders = random_orders(n, size, generator, first_as_it_is=first)
+            else:
+                orders = group_orders(groups, size, generator, first_as_it_is=first)
             for k, measure in enumerate(measures):
                 values = measure.permuted(stratum.z, stratum.s, orders, stratum.weights)
                 total[k, part] += stratum.share * values
@@ -126,9 +121,7 @@ def limit_values(
     all rows of a group, among groups of the same size.
     """
     total = torch.zeros((len(measures), count + 1), dtype=torch.float64)
-    for stratum in strata:
-        if stratum.constant:
-            continue
+    for stratum in varying(strata):
         n = len(stratum.z)
         cross, fixed, pairings = _pairings(measures, stratum, whole=whole)
         for k, observed in enumerate(cross):
@@ -148,19 +141,18 @@ def _pairings(
     measures: Sequence[HSIC], stratum: Stratum, *, whole: bool
 ) -> tuple[tuple[Tensor, ...], list[Tensor], list[Pairing]]:
     """Return G'F / n as observed, what no pairing changes of G'F, and the pairings that make up the rest."""
-    maps = features(measures, stratum)
-    seen = moments(maps, stratum)
-    n, w = len(stratum.z), seen.w
-    maps_z, maps_s = zip(*maps, strict=True)
-    mean_z, mean_s = torch.cat(seen.mean_z), torch.cat(seen.mean_s)
+    seen, n = feature_sums(measures, stratum), len(stratum.z)
+    maps_z, maps_s = zip(*seen.maps, strict=True)
+    mean_s = torch.cat(seen.mean_s)
     widths_z, widths_s = (tuple(one.width for one in side) for side in (maps_z, maps_s))
+    fixed = [torch.zeros_like(cross) for cross in seen.cross]
 
     def of_z(rows: Tensor | slice) -> Tensor:
         return torch.cat([one(stratum.z[rows]) for one in maps_z], dim=1) - seen.plain_z
 
     def of_s(rows: Tensor | slice) -> Tensor:
         F = torch.cat([one(stratum.s.values[rows]) for one in maps_s], dim=1) - mean_s
-        return F if stratum.weights is None else n * w[rows, None] * F
+        return F if stratum.weights is None else n * seen.w[rows, None] * F
 
     if stratum.groups is None:
         sides = [
@@ -170,13 +162,12 @@ def _pairings(
                 (widths_s, seen.gram_s, seen.norms_s, of_s),
             )
         ]
-        fixed = [torch.zeros_like(cross) for cross in seen.cross]
         return seen.cross, fixed, [Pairing(*sides, whole=whole)]
     _, place = stratum.groups.unique(return_inverse=True)
-    sums = mean_z.new_zeros((int(place.max()) + 1, len(mean_z)))
+    sums = seen.plain_z.new_zeros((int(place.max()) + 1, len(seen.plain_z)))
     for block in blocks(n):
         sums.index_add_(0, place[block], of_z(block))
-    fixed, pairings = [torch.zeros_like(cross) for cross in seen.cross], []
+    pairings = []
     for rows in size_classes(stratum.groups):
         G, F = sums[place[rows[:, 0]]], of_s(rows[:, 0])
         parts = zip(G.split(widths_z, dim=1), F.split(widths_s, dim=1), strict=True)
@@ -202,6 +193,11 @@ def _feature_lookup(
         return kept[0][rows] if kept else rows_of(rows)
 
     return look
+
+
+def combine(values: Tensor, shares: Tensor | None) -> Tensor:
+    """Return one statistic of several, ``(B + 1,)``: the largest of minus the logarithms of their tails."""
+    return values[0] if shares is None else (tails(values) + shares.log()[:, None]).amax(dim=0)
 
 
 def tails(values: Tensor) -> Tensor:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -76,31 +75,25 @@ def gather_rows(s: Sensitive, w: Tensor, generator: torch.Generator, units: Tens
     With several columns and too many values, rows are drawn: the error process has the same law up to the
     root of the number of rows.
     """
-    places = _gather(s, w, generator)
-    return places if units is None else replace(places, units=units[places.rows])
-
-
-def _gather(s: Sensitive, w: Tensor, generator: torch.Generator) -> Places:
     if len(s.names) == 1:  # ten times as quick as rows
         values, place = s.values[:, 0].unique(return_inverse=True)
         values = values[:, None]
     else:
         values, place = s.values.unique(dim=0, return_inverse=True)
+    widths, scale = None, 1.0
     if len(values) <= MOST_PLACES:
-        order = place.argsort(stable=True)
-        return Places(values, s.kinds, order, torch.bincount(place).tolist(), w[order], None, 1.0)
-    if s.kinds == ("continuous",):
-        order = s.values[:, 0].argsort(stable=True)
-        parts = torch.tensor_split(s.values[order], MOST_PLACES)
+        rows, sizes = place.argsort(stable=True), torch.bincount(place).tolist()
+    elif s.kinds == ("continuous",):
+        rows = s.values[:, 0].argsort(stable=True)
+        parts = torch.tensor_split(s.values[rows], MOST_PLACES)
         sizes = [len(part) for part in parts]
-        centres = torch.stack([part.mean(dim=0) for part in parts])
+        values = torch.stack([part.mean(dim=0) for part in parts])
         widths = torch.stack([part[-1, 0] - part[0, 0] for part in parts])
-        return Places(centres, s.kinds, order, sizes, w[order], widths, 1.0)
-    drawn = torch.randperm(len(s), generator=generator)[:MOST_PLACES]
-    part = w[drawn] / w[drawn].sum()
-    return Places(
-        s.values[drawn], s.kinds, drawn, [1] * MOST_PLACES, part, None, (MOST_PLACES / len(s)) ** 0.5
-    )
+    else:
+        rows, sizes = torch.randperm(len(s), generator=generator)[:MOST_PLACES], [1] * MOST_PLACES
+        values, scale, w = s.values[rows], (MOST_PLACES / len(s)) ** 0.5, w / w[rows].sum()
+    units = None if units is None else units[rows]
+    return Places(values, s.kinds, rows, sizes, w[rows], widths, scale, units=units)
 
 
 def equal_mass(places: Places, n_points: int) -> tuple[Tensor, Tensor]:
@@ -125,9 +118,9 @@ def line_places(line: SensitiveLine, cells: Cells | None = None) -> tuple[Tensor
     scores = torch.stack((line.mean - reach, line.mean + reach), dim=1).flatten()
     w = (line.squared_mass / line.mass).repeat_interleave(2)
     counts = (0.5 * line.mass.square() / line.squared_mass).repeat_interleave(2)
-    widths = torch.full((K,), line.step, dtype=torch.float64) if line.step else None
-    rows = torch.arange(2 * K)
     if cells is None:
+        widths = torch.full((K,), line.step, dtype=torch.float64) if line.step else None
+        rows = torch.arange(2 * K)
         return scores[:, None], Places(line.s.values, line.s.kinds, rows, [2] * K, w, widths, 1.0, counts)
     code = cells.codes(line.s).repeat_interleave(2)
     rows = code.argsort(stable=True)
@@ -136,13 +129,6 @@ def line_places(line: SensitiveLine, cells: Cells | None = None) -> tuple[Tensor
         values[:, None].double(), ("categorical",), rows, sizes.tolist(), w[rows], None, 1.0, counts[rows]
     )
     return scores[:, None], places
-
-
-def narrow_places(places: Places, bandwidths: Sequence[float]) -> Tensor:
-    """Return which places are narrow against the bandwidth, so that their rows share smoothing weights."""
-    if places.widths is None:
-        return torch.ones(len(places.sizes), dtype=torch.bool)
-    return places.widths <= bandwidths[0]
 
 
 def roots(covariance: Tensor) -> Tensor:

@@ -24,9 +24,8 @@ from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.inference._places import Places, equal_mass, gather_rows, line_places, narrow_places, roots
+from frhsic.inference._places import Places, equal_mass, gather_rows, line_places, roots
 from frhsic.inference._question import Observations
-from frhsic.inference._targets import curve_target, gdp_target
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._smoothing import bandwidths_of, log_kernel, smoothing_weights
 from frhsic.sketching import HSICSketch, SensitiveLine
@@ -77,16 +76,14 @@ class Smoothed:
         by_units = None
         if self.covariance is not None:
             by_units, behind = _unit_variance(self.covariance, self.smoother, gaps)
-        several = (behind < 0.75) & narrow_places(places, self.bandwidths)
+        several = behind < 0.75
+        if places.widths is not None:  # rows of a bin share their weights if it is narrow
+            several &= places.widths <= self.bandwidths[0]
         share = float(mass[several].sum())
         if share < 0.5:
-            raise ArgumentError(
-                "s",
-                "have at least two rows (or groups of them) behind most points of the curve, or no variance "
-                "can be estimated",
-                f"{share:.0%} of the rows at such points",
-                "Merge values of 's' or take a larger 'bandwidth_s'.",
-            )
+            must = "have at least two rows (or groups) behind most points of the curve, for a variance"
+            fix = "Merge values of 's' or take a larger 'bandwidth_s'."
+            raise ArgumentError("s", must, f"{share:.0%} of the rows at such points", fix)
         if by_units is not None:
             spread = by_units / (behind * (1.0 - behind)).clamp_min(1e-300)
             return float((mass * spread)[several].sum()) / share, 1.0 - share
@@ -101,7 +98,7 @@ class Smoothed:
     def target(self) -> str:
         """What the curve estimates."""
         if self.cells is not None:
-            return curve_target(self.cells)
+            return _targets(self.cells)[0]
         if self.by_value:
             return "the true curve, value by value"
         columns = zip(self.bandwidths, self.places.kinds, strict=True)
@@ -111,15 +108,12 @@ class Smoothed:
     @property
     def target_of_gdp(self) -> str:
         """What the mean over s of the gap of the curve estimates."""
-        return f"the GDP of {self.target}" if self.cells is None else gdp_target(self.cells)
+        return f"the GDP of {self.target}" if self.cells is None else _targets(self.cells)[1]
 
     def notes(self) -> tuple[str, ...]:
-        """Return what a reader must know about the variance."""
-        if self.single < 1e-9:
-            return ()
-        return (
-            f"{self.single:.1%} of the rows stand alone at their value of s: their variance is that of all.",
-        )
+        """Return a note if some rows have no variance of their own."""
+        alone = f"{self.single:.1%} of the rows stand alone at their value of s"
+        return () if self.single < 1e-9 else (f"{alone}: their variance is that of all.",)
 
     def points(self) -> tuple[Tensor, Tensor]:
         """Return where the error is evaluated for a mean over s, and the mass of each point."""
@@ -217,11 +211,13 @@ class Process:
         # multipliers of their own.
         many = m > M * (1 + r)
         parts = X.split(places.sizes)
-        joint = (
-            None if self.curve.covariance is None else roots(self.curve.covariance.reshape(M * (1 + r), -1))
-        )
+        covariance = self.curve.covariance
+        joint = None if covariance is None else roots(covariance.reshape(M * (1 + r), -1))
         root_at_place = roots(torch.stack([rows.mT @ rows for rows in parts])) if many else None
-        root = _root_of_covariance(places, f) if bool((self.lacking > 0).any()) else None
+        root = None
+        if bool((self.lacking > 0).any()):  # the covariance of the features, scaled to trace one
+            second = (f * places.shares[:, None]).mT @ f
+            root = roots(second / second.trace().clamp_min(1e-300))
         block = max(1, min(n_draws, _BLOCK // max(0 if many else m, (M + a) * (1 + r))))
         for start in range(0, n_draws, block):
             b = min(block, n_draws - start)
@@ -248,6 +244,31 @@ class Process:
             yield errors, sums[..., 0]
 
 
+def _targets(cells: Cells) -> tuple[str, str]:
+    """Return what the means within cells estimate, and what their GDP does, under which assumption."""
+    if cells.exact:
+        return "the true curve, value by value", "the GDP of the true curve"
+    wide, name = cells.mass[~cells.single], " and ".join(cells.names)
+    single = cells.size - len(wide)
+    ranges = f"{len(wide)} range{'' if len(wide) == 1 else 's'} of {name}"
+    if single:
+        ranges += f" (and at {single} single value{'' if single == 1 else 's'})"
+    narrow = cells.narrow and len(cells.names) == 1
+    share = f"about {100.0 * min(1.0, (3 if narrow else 1) * float(wide.median())):.2g} % of the rows"
+    if not narrow:
+        means = f"within {ranges}, of {share} each"
+        return (
+            f"the mean score {means}",
+            f"the GDP of means {means}; that of the true curve is at least as large",
+        )
+    monotone = "if it only rises or only falls within any three neighbouring ranges"
+    return (
+        f"the true curve between {ranges}, with means within the outermost two, {monotone}, {share}",
+        "the GDP of the true curve; the lower end holds for any curve, the upper end "
+        f"{monotone} of {name}, {share}",
+    )
+
+
 def _unit_variance(covariance: Tensor, P: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
     """Return the variance of e*_a, summed over features, and sum_u W_au^2, W_au the share of unit u at a."""
     behind = torch.einsum("ag,gh,ah->a", P, covariance[0, :, 0], P)
@@ -256,12 +277,6 @@ def _unit_variance(covariance: Tensor, P: Tensor, mean: Tensor) -> tuple[Tensor,
         own = own + torch.einsum("ag,gh,ah->a", P, covariance[k, :, k], P)
         own = own - 2.0 * mean[:, k - 1] * torch.einsum("ag,gh,ah->a", P, covariance[0, :, k], P)
     return own.clamp_min(0.0), behind
-
-
-def _root_of_covariance(places: Places, f: Tensor) -> Tensor:
-    """Return R ``(r, r)`` with R'R the covariance of the features, scaled to trace one."""
-    covariance = (f * places.shares[:, None]).mT @ f
-    return roots(covariance / covariance.trace().clamp_min(1e-300))
 
 
 def smooth_rows(

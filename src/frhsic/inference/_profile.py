@@ -10,23 +10,13 @@ from torch import Tensor
 from frhsic._checks import ArgumentError
 from frhsic.inference._curve import cell_medians
 from frhsic.inference._places import Places, equal_mass, gather_rows
-from frhsic.inference._question import (
-    IntervalOptions,
-    Observations,
-    check_one_column,
-    check_permutations,
-)
+from frhsic.inference._question import IntervalOptions, Observations, check_one_column, check_permutations
 from frhsic.inference._results import Profile
 from frhsic.kernels import Gaussian
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._lowrank import FeatureMap, blocks, feature_map
 from frhsic.numerics._permutations import random_orders
-from frhsic.numerics._smoothing import (
-    bandwidths_of,
-    check_bandwidth,
-    log_kernel,
-    smoothing_weights,
-)
+from frhsic.numerics._smoothing import bandwidths_of, check_bandwidth, log_kernel, smoothing_weights
 from frhsic.numerics._threads import one_thread
 
 # Features of z, and the rows up to which they are permuted; above, the limit of that law is drawn.
@@ -108,9 +98,6 @@ def localized_profile(
     if n_points < 2:
         raise ArgumentError("n_points", "be at least 2", n_points, "Leave it out for 50.")
     check_permutations(n_permutations)
-    check_permutations(n_permutations)
-    check_permutations(n_permutations)
-    check_permutations(n_permutations)
     if bandwidth_s is not None:
         check_bandwidth(bandwidth_s)
     options = IntervalOptions.read(confidence_level, n_permutations, random_state)
@@ -156,8 +143,10 @@ def _contrasts(
         root = places.sums(places.w.square()).sqrt()
         return contrast, _limit(E * root, covariance, count, generator)
     G = places.w[:, None] * (features(x[places.rows]) - mean)
-    if rows.groups is not None:
-        return contrast, _by_groups(E, G, places, count, generator)
+    if places.units is not None:  # a random multiplier for each
+        n = int(places.units.max()) + 1
+        noise = (torch.randn(n, generator=generator, dtype=torch.float64) for _ in range(count))
+        return contrast, torch.stack([_lengths(E, places.sums(xi[places.units, None] * G)) for xi in noise])
     orders = random_orders(len(G), count, generator)  # equal weights, so in any order
     return contrast, torch.stack([_lengths(E, places.sums(G[order])) for order in orders])
 
@@ -173,16 +162,6 @@ def _rows_of_some_groups(groups: Tensor, generator: torch.Generator) -> Tensor:
     kept = torch.zeros(len(order), dtype=torch.bool)
     kept[order[sizes <= _UNIT_ROWS]] = True
     return kept[groups].nonzero().squeeze(1)
-
-
-def _by_groups(E: Tensor, G: Tensor, places: Places, count: int, generator: torch.Generator) -> Tensor:
-    """Return contrasts of centred features G with a random multiplier for each unit, shape ``(count, a)``."""
-    assert places.units is not None  # noqa: S101
-    null = []
-    for _ in range(count):
-        xi = torch.randn(int(places.units.max()) + 1, generator=generator, dtype=torch.float64)
-        null.append(_lengths(E, places.sums(xi[places.units, None] * G)))
-    return torch.stack(null)
 
 
 def _sums(features: FeatureMap, x: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:
@@ -208,9 +187,8 @@ def _limit(E: Tensor, covariance: Tensor, count: int, generator: torch.Generator
     values, vectors = torch.linalg.eigh(covariance)
     kept = values > 1e-12 * values[-1]
     root = values[kept].sqrt()[:, None] * vectors[:, kept].mT
-    noise = (
-        torch.randn((E.shape[1], len(root)), generator=generator, dtype=torch.float64) for _ in range(count)
-    )
+    size = E.shape[1], len(root)
+    noise = (torch.randn(size, generator=generator, dtype=torch.float64) for _ in range(count))
     return torch.stack([_lengths(E @ xi, root) for xi in noise])
 
 

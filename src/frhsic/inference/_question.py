@@ -1,4 +1,4 @@
-"""What is asked: the rows, and the options of an interval or a band."""
+"""The rows of a question, the options of an interval or a band, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -10,17 +10,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+import frhsic.data as data
 from frhsic._checks import ArgumentError, check_confidence_level, check_draws
-from frhsic.data import (
-    Sensitive,
-    check_aligned,
-    to_generator,
-    to_groups,
-    to_matrix,
-    to_sensitive,
-    to_vector,
-    to_weights,
-)
+from frhsic.data import Sensitive
 from frhsic.dependence import Dependence
 from frhsic.numerics._smoothing import row_weights
 from frhsic.sketching import HSICSketch
@@ -56,19 +48,15 @@ class Observations:
     ) -> Observations:
         """Validate and convert the arguments of a public function."""
         if s is None:
-            raise ArgumentError(
-                "s", "be the sensitive columns of these rows", None, "Pass s, or a sketch alone as 'scores'."
-            )
-        check_aligned(scores=scores, s=s, sample_weight=sample_weight, groups=groups)
-        if one_column:
-            z = to_vector(scores, name="scores", min_rows=min_rows)[:, None]
-        else:
-            z = to_matrix(scores, name="scores", min_rows=min_rows)
+            fix = "Pass s, or a sketch alone as 'scores'."
+            raise ArgumentError("s", "be the sensitive columns of these rows", None, fix)
+        data.check_aligned(scores=scores, s=s, sample_weight=sample_weight, groups=groups)
+        z = (data.to_vector if one_column else data.to_matrix)(scores, name="scores", min_rows=min_rows)
         return cls(
-            z,
-            to_sensitive(s, name="s", n_rows=len(z), rows_of="scores"),
-            to_weights(sample_weight, n_rows=len(z), rows_of="scores"),
-            to_groups(groups, n_rows=len(z), rows_of="scores"),
+            z[:, None] if one_column else z,
+            data.to_sensitive(s, name="s", n_rows=len(z), rows_of="scores"),
+            data.to_weights(sample_weight, n_rows=len(z), rows_of="scores"),
+            data.to_groups(groups, n_rows=len(z), rows_of="scores"),
         )
 
     def take(self, rows: Tensor) -> Observations:
@@ -132,7 +120,7 @@ class IntervalOptions:
         """Validate and convert the arguments of a public function."""
         check_confidence_level(confidence_level)
         check_draws(n_draws)
-        return cls(confidence_level, n_draws, to_generator(random_state), chance)
+        return cls(confidence_level, n_draws, data.to_generator(random_state), chance)
 
     def summarize(self, draws: Tensor | None) -> tuple[float | None, float | None]:
         """Return the mean of draws and their quantile at the confidence level."""
@@ -147,10 +135,8 @@ def find_method(methods: Mapping[type[Dependence], _Method], measure: object) ->
         if kind in methods:
             return methods[kind]
     *names, last = (kind.__name__ for kind in methods)
-    raise TypeError(
-        f"'dependence' must be {', '.join(names)} or {last}: no interval is derived for others. "
-        f"Got {type(measure).__name__}. Leave it out for normalised HSIC."
-    )
+    fix = "Leave it out for normalised HSIC."
+    raise TypeError(f"'dependence' must be {', '.join(names)} or {last}. Got {type(measure).__name__}. {fix}")
 
 
 def effective_units(w: Tensor, units: Tensor | None) -> float:
@@ -163,29 +149,22 @@ def effective_units(w: Tensor, units: Tensor | None) -> float:
 def check_positive(count: int, min_rows: int) -> None:
     """Raise ArgumentError if too few rows have a positive weight."""
     if count < min_rows:
-        raise ArgumentError(
-            "sample_weight", f"be positive in at least {min_rows} rows", count, "Pass more rows that count."
-        )
+        raise ArgumentError("sample_weight", f"be positive in at least {min_rows} rows", count, "Pass more.")
 
 
-def check_permutations(n_permutations: object) -> None:
-    """Raise TypeError or ArgumentError unless it is an integer of at least 19."""
-    if isinstance(n_permutations, bool) or not isinstance(n_permutations, Integral):
-        raise TypeError(
-            f"'n_permutations' must be an integer. Got {type(n_permutations).__name__}. Take 999."
-        )
-    if int(n_permutations) < 19:
-        raise ArgumentError(
-            "n_permutations", "be at least 19: fewer can never give p <= 0.05", n_permutations, "Take 999."
-        )
+def check_permutations(count: object) -> None:
+    """Raise TypeError or ArgumentError unless ``n_permutations`` is an integer of at least 19."""
+    if isinstance(count, bool) or not isinstance(count, Integral):
+        raise TypeError(f"'n_permutations' must be an integer. Got {type(count).__name__}. Take 999.")
+    if int(count) < 19:
+        raise ArgumentError("n_permutations", "be at least 19, or p is always above 0.05", count, "Take 999.")
 
 
 def check_one_column(s: Sensitive, purpose: str) -> None:
     """Raise ArgumentError if there are several sensitive columns."""
     if len(s.names) != 1:
-        raise ArgumentError(
-            "s", f"be one column for a {purpose}", len(s.names), f"Draw one {purpose} for each column."
-        )
+        fix = f"Draw one {purpose} for each column."
+        raise ArgumentError("s", f"be one column for a {purpose}", len(s.names), fix)
 
 
 def check_sketch_alone(**arguments: object) -> None:
@@ -201,5 +180,4 @@ def check_sketch_of_rows(sketch: HSICSketch, purpose: str) -> None:
     """Raise ArgumentError if the rows of a sketch come in groups: it then has no error of a mean."""
     if sketch.grouped:
         must = f"be a sketch without groups of rows for {purpose}"
-        fix = "Pass the rows and 'groups'."
-        raise ArgumentError("scores", must, "one with groups", fix)
+        raise ArgumentError("scores", must, "one with groups", "Pass the rows and 'groups'.")

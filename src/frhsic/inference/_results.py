@@ -24,6 +24,9 @@ class Result:
     ``repr()`` is one line: long fields are counted, not shown.
     """
 
+    # The fields that are columns of to_frame(); none: a row of all fields that are no lists.
+    _columns: ClassVar[tuple[str, ...]] = ()
+
     def __init_subclass__(cls) -> None:
         # Before @dataclass looks: it writes a __repr__ of every number unless the class has its own.
         cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
@@ -41,11 +44,15 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain numbers, strings, lists and dictionaries."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        names = (field.name for field in fields(self) if not field.name.startswith("_"))
+        return {name: _plain(getattr(self, name)) for name in names}
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a pandas frame of one row, without the fields that are lists."""
+        """Return a pandas frame: a row for each point of a curve, else one row without the lists."""
         plain = self.to_dict()
+        if self._columns:
+            rows = zip(*(plain[name] for name in self._columns), strict=True)
+            return frame(dict(zip(self._columns, row, strict=True)) for row in rows)
         return frame([{name: value for name, value in plain.items() if not isinstance(value, list | dict)}])
 
 
@@ -116,29 +123,15 @@ class TestResult(Result):
 
 @dataclass(frozen=True)
 class EquivalenceResult(Result):
-    """A test whose null hypothesis is that the dependence is *at least* the tolerance.
+    """A test whose null hypothesis is that the dependence is *at least* the tolerance."""
 
-    Attributes
-    ----------
-    estimate : float
-        The dependence on these rows.
-    tolerance : float
-        What the population's dependence is compared with.
-    pvalue : float
-        Small when so little dependence is seldom seen at the tolerance: evidence that it is below.
-    upper : float
-        The upper confidence limit at 1 - ``alpha``; below the tolerance exactly when pvalue < ``alpha``.
-    alpha : float
-        The level of the test.
-    measure, target, method, attributes, n
-        As in the other results.
-    """
-
-    estimate: float
-    tolerance: float
-    pvalue: float
-    upper: float
-    alpha: float
+    estimate: float  # the dependence on these rows
+    tolerance: float  # what the population's dependence is compared with
+    pvalue: (
+        float  # small when so little dependence is seldom seen at the tolerance: evidence that it is below
+    )
+    upper: float  # the confidence limit at 1 - alpha; below the tolerance exactly when pvalue < alpha
+    alpha: float  # the level of the test
     measure: str
     target: str
     method: str
@@ -170,7 +163,6 @@ class Interval(Result):
     ----------
     estimate, low, high : float
     confidence_level : float
-        Its confidence.
     measure, method : str
     target : str
         What the interval is for: the true quantity, or that of a smoothed curve or fixed kernels.
@@ -211,45 +203,26 @@ class Interval(Result):
 
 @dataclass(frozen=True)
 class Curve(Result):
-    """The mean score along s, with a band that covers the whole curve at once.
+    """The mean score along s, with a band that covers the whole curve at once."""
 
-    Attributes
-    ----------
-    points : tuple of float
-        Values of s (codes of a categorical column): of a range its median.
-    mean, low, high : tuple of float
-        The mean at each value or within each range, and the simultaneous band of what ``target`` says.
-    mass : tuple of float
-        The share of rows that each point stands for; sums to one.
-    overall : float
-        The mean score.
-    confidence_level : float
-    target : str
-        What the band is about: the true curve and under which assumption, means within ranges, or a smoothed
-        curve.
-    attributes : tuple of str
-    n : int
-    mean_low, mean_high : tuple of float
-        The simultaneous band of the mean within each range, whatever the curve does inside it; the same as
-        ``low`` and ``high`` but where these are about the true curve between ranges.
-    start, stop : tuple of float
-        The smallest and the largest value of s in each range; empty for a smoothed curve.
-    """
+    _columns = ("points", "mean", "low", "high", "mass")
 
-    points: tuple[float, ...]
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
+    points: tuple[float, ...]  # values of s (codes of a categorical column): of a range its median
+    mean: tuple[float, ...]  # at each value, or within each range
+    low: tuple[float, ...]  # the simultaneous band of what the target says
     high: tuple[float, ...]
-    mass: tuple[float, ...]
-    overall: float
+    mass: tuple[float, ...]  # the share of rows that each point stands for; sums to one
+    overall: float  # the mean score
     confidence_level: float
-    target: str
+    target: str  # the true curve and under which assumption, means within ranges, or a smoothed curve
     attributes: tuple[str, ...]
     n: int
+    # The simultaneous band of the mean within each range, whatever the curve does inside it; the same as low
+    # and high but where these are about the true curve between ranges.
     mean_low: tuple[float, ...] = ()
     mean_high: tuple[float, ...] = ()
-    start: tuple[float, ...] = ()
-    stop: tuple[float, ...] = ()
+    start: tuple[float, ...] = ()  # the smallest value of s in each range; empty for a smoothed curve
+    stop: tuple[float, ...] = ()  # the largest
 
     def __str__(self) -> str:
         rows = zip(self.points, self.mean_low or self.low, self.mean_high or self.high, strict=True)
@@ -261,38 +234,19 @@ class Curve(Result):
             f"Target: {self.target}."
         )
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a pandas frame with a row for each point."""
-        return _frame_of_columns(self, ("points", "mean", "low", "high", "mass"))
-
 
 @dataclass(frozen=True)
 class Profile(Result):
-    """Where along s the law of z differs from its law overall, beside what independence gives.
+    """Where along s the law of z differs from its law overall, beside what independence gives."""
 
-    Attributes
-    ----------
-    points : tuple of float
-        Values of s (codes of a categorical column).
-    contrast : tuple of float
-        MMD between z near each point and z overall: zero exactly when the two laws agree.
-    chance : tuple of float
-        What random pairings exceed *anywhere* along s with probability 1 - confidence_level.
-    mass : tuple of float
-        The share of rows that each point stands for; sums to one.
-    confidence_level : float
-    bandwidth : float
-        Of a Gaussian window along s; 0 for the values or ranges of s (see ``localized_profile``).
-    attributes : tuple of str
-    n : int
-    """
+    _columns = ("points", "contrast", "chance", "mass")
 
-    points: tuple[float, ...]
-    contrast: tuple[float, ...]
-    chance: tuple[float, ...]
-    mass: tuple[float, ...]
+    points: tuple[float, ...]  # values of s (codes of a categorical column)
+    contrast: tuple[float, ...]  # MMD between z near each point and z overall: zero when the two laws agree
+    chance: tuple[float, ...]  # what random pairings exceed anywhere on s with chance 1 - confidence_level
+    mass: tuple[float, ...]  # the share of rows that each point stands for; sums to one
     confidence_level: float
-    bandwidth: float
+    bandwidth: float  # of a Gaussian window along s; 0 for the values or ranges of s
     attributes: tuple[str, ...]
     n: int
 
@@ -303,17 +257,12 @@ class Profile(Result):
         return tuple(point for point, contrast, chance in rows if contrast > chance)
 
     def __str__(self) -> str:
-        where = "nowhere, which is no evidence of independence"
-        if self.above:
-            where = _where(self.above, self.points)
+        nowhere = "nowhere, which is no evidence of independence"
+        where = _where(self.above, self.points) if self.above else nowhere
         return (
             f"The law of z along {self.attributes[0]} differs from its law overall by more than chance "
             f"{where} (MMD, {percent(self.confidence_level)} for all points at once, n = {self.n:,})."
         )
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a pandas frame with a row for each point."""
-        return _frame_of_columns(self, ("points", "contrast", "chance", "mass"))
 
 
 def _where(some: Sequence[float], points: Sequence[float]) -> str:
@@ -325,11 +274,6 @@ def frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(list(rows))
-
-
-def _frame_of_columns(result: Result, names: tuple[str, ...]) -> pd.DataFrame:
-    columns = [getattr(result, name) for name in names]
-    return frame(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
 def _brief(value: Any) -> str:

@@ -12,7 +12,7 @@ from frhsic._checks import ArgumentError
 from frhsic._text import number
 from frhsic.dependence import HSIC, Dependence
 from frhsic.inference._embedding import by_chance
-from frhsic.inference._kernel_intervals import CHANCE_DRAWS, hsic_interval, kernel_words
+from frhsic.inference._kernel_intervals import CHANCE_DRAWS, hsic_interval
 from frhsic.inference._question import IntervalOptions
 from frhsic.inference._results import Interval
 from frhsic.numerics._products import hsic_of_sums
@@ -24,17 +24,7 @@ CONSTANT = (
 )
 
 
-def check_plain_hsic(measure: Dependence) -> None:
-    """Raise ArgumentError if a measure is not an HSIC without kernels."""
-    if not isinstance(measure, HSIC) or repr(
-        measure._with(estimator="biased", normalized=False, root=False, block_size=None)
-    ) != repr(HSIC()):
-        must = "be an HSIC without kernels for a sketch, which has its own"
-        fix = "Leave it out, or take HSIC(normalized=False)."
-        raise ArgumentError("dependence", must, repr(measure), fix)
-
-
-def sketch_hsic_interval(sketch: HSICSketch, measure: HSIC, options: IntervalOptions) -> Interval:
+def sketch_hsic_interval(sketch: HSICSketch, measure: Dependence, options: IntervalOptions) -> Interval:
     """Return the interval for HSIC of the kernels of a sketch.
 
     The estimate is that of all rows, less the error of the features on the stored rows. Its standard error is
@@ -42,7 +32,11 @@ def sketch_hsic_interval(sketch: HSICSketch, measure: HSIC, options: IntervalOpt
     the root; near it a bound from zero to (|C^| + r)^2, where |C^ - C|^2 has the mean by which the biased
     HSIC exceeds the debiased one, and the law of a sum over products of eigenvalues.
     """
-    check_plain_hsic(measure)
+    plain_form = {"estimator": "biased", "normalized": False, "root": False, "block_size": None}
+    if not isinstance(measure, HSIC) or repr(measure._with(**plain_form)) != repr(HSIC()):
+        must = "be an HSIC without kernels for a sketch, which has its own"
+        fix = "Leave it out, or take HSIC(normalized=False)."
+        raise ArgumentError("dependence", must, repr(measure), fix)
     sums, normalized, shares = sketch.feature_sums(), measure.normalized, sketch.group_shares
     if bool((shares == 0).any()) or sketch.effective_rows < 2 * sketch.n_groups:
         must = f"be a sketch with rows in each of its {sketch.n_groups} groups, two on average"
@@ -85,7 +79,6 @@ def sketch_hsic_interval(sketch: HSICSketch, measure: HSIC, options: IntervalOpt
             f"jackknife over {sketch.n_groups} groups of rows, on the root of the unbiased form",
             "bound by the spectrum of the features: near independence",
         ),
-        measure=kernel_words(measure),
         target="the population's value under the kernels of the sketch",
         attributes=sketch.stored.s.names,
         n=sketch.n_rows,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import torch
@@ -50,12 +49,9 @@ def sketch_test(
     """
     weighted = sketch.feature_sums().weighted
     if method == "gamma" and (weighted or sketch.grouped):
-        rows, units = (
-            ("weighted rows", "equal weights") if weighted else ("groups of rows", "independent rows")
-        )
-        must = f"be 'permutation' for a sketch of {rows}: the moments of 'gamma' are for {units}"
-        fix = "Leave it out."
-        raise ArgumentError("method", must, "'gamma'", fix)
+        rows, units = ("weighted", "equal weights") if weighted else ("groups of", "independent rows")
+        must = f"be 'permutation' for a sketch of {rows} rows: the moments of 'gamma' are for {units}"
+        raise ArgumentError("method", must, "'gamma'", "Leave it out.")
     parts = [sketch] if given is None else _parts_by_label(sketch, given)
     mass = [float(part.feature_sums().moments().first[0, 0]) for part in parts]
     shares = [one / sum(mass) for one in mass]
@@ -114,14 +110,12 @@ def _law(
         draws = (draws - draws.mean()) * float(w.sum().square() / w.square().sum()) / rows
     elif method == "permutation" and mean > 0.0:
         pairing, notes = _large_rows(sketch)
-        draws = draws if pairing is not None else by_chance(lam, mu, n_permutations, generator) / rows
         if pairing is not None:
-            n = pairing.z.n
-            step = max(1, _CHUNK // pairing.cost)
-            counts = [min(step, n_permutations - start) for start in range(0, n_permutations, step)]
-            sums = [pairing.draw(count, generator)[0].square().sum(dim=(1, 2)) for count in counts]
-            draws = torch.cat(sums) / n**2 - mean
+            parts = draws.split(max(1, _CHUNK // pairing.cost))
+            sums = [pairing.draw(len(part), generator)[0].square().sum(dim=(1, 2)) for part in parts]
+            draws = torch.cat(sums) / pairing.z.n**2 - mean
             return _Law(sketch.value(), mean, 0.0, draws, sketch.value(estimator="biased") - mean, notes)
+        draws = by_chance(lam, mu, n_permutations, generator) / rows
     value = sketch.value()
     return _Law(value, mean, 2.0 * float((lam @ lam) * (mu @ mu)) / rows**2, draws, value, notes)
 
@@ -154,19 +148,15 @@ def _large_rows(sketch: HSICSketch) -> tuple[Pairing | None, tuple[str, ...]]:
     if n > _MOST_ROWS:
         note = f"A few rows make up most of what chance adds; above {_MOST_ROWS:,} rows the limit is used."
         return None, (note,)
-    made = []
-    for G, share, gram, norms in sides:
+
+    def side(G: Tensor, share: Tensor, gram: Tensor, norms: Tensor) -> PairingSide:
         edges = (share.cumsum(0) * n).round().long()
         place = torch.searchsorted(edges, torch.arange(n), right=True).clamp_max(len(G) - 1)
-        made.append(PairingSide(n, (G.shape[1],), gram, norms[place][None], _rows_of(G, place)))
-    note = "Rows too few and too far out for the limit are permuted" + (
-        "." if whole else ", as they are among the stored rows."
-    )
-    return Pairing(made[0], made[1]), (note,)
+        return PairingSide(n, (G.shape[1],), gram, norms[place][None], lambda rows: G[place[rows]])
 
-
-def _rows_of(G: Tensor, place: Tensor) -> Callable[[Tensor], Tensor]:
-    return lambda rows: G[place[rows]]
+    stored = "" if whole else ", as they are among the stored rows"
+    note = f"Rows too few and too far out for the limit are permuted{stored}."
+    return Pairing(side(*sides[0]), side(*sides[1])), (note,)
 
 
 def _grouped_laws(parts: list[HSICSketch], n_permutations: int, generator: torch.Generator) -> list[_Law]:
@@ -197,9 +187,8 @@ def _parts_by_label(sketch: HSICSketch, given: object) -> list[HSICSketch]:
     parts = [sketch.at(cast(Label, label)) for label in labels]
     enough = [part for part in parts if part.effective_rows >= MIN_LABEL_ROWS]
     if not enough:
-        raise ArgumentError(
-            "given", f"have a label with at least {MIN_LABEL_ROWS} rows", "none", "Add rows, or merge labels."
-        )
+        must = f"have a label with at least {MIN_LABEL_ROWS} rows"
+        raise ArgumentError("given", must, "none", "Add rows, or merge labels.")
     kept, total = (sum(part.n_rows for part in some) for some in (enough, parts))
     check_kept(kept, total, n_labels=len(parts), min_rows=MIN_LABEL_ROWS)
     return enough

@@ -31,11 +31,6 @@ class Stratum:
     share: float
     groups: Tensor | None = None  # (n,), a code for each row; rows of one group may depend on one another
 
-    @property
-    def constant(self) -> bool:
-        """Whether z or s is: then no pairing differs from another, but by rounding that would be ranked."""
-        return bool((self.z == self.z[0]).all()) or bool((self.s.values == self.s.values[0]).all())
-
 
 @dataclass(frozen=True, eq=False)
 class Design:
@@ -50,26 +45,26 @@ class Design:
 
     @property
     def z(self) -> Tensor:
-        """The scores of all strata."""
         return torch.cat([stratum.z for stratum in self.strata])
 
     @property
     def s(self) -> Sensitive:
-        """The sensitive columns of all strata."""
-        first = self.strata[0].s
-        values = torch.cat([stratum.s.values for stratum in self.strata])
-        return Sensitive(values, first.names, first.kinds, first.categories)
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows of all strata."""
-        return sum(len(stratum.z) for stratum in self.strata)
+        return replace(self.strata[0].s, values=torch.cat([stratum.s.values for stratum in self.strata]))
 
     def with_z(self, z: Tensor) -> Design:
         """Return the design with other columns of z, whose rows stand in the order of the strata."""
         parts = z.split([len(stratum.z) for stratum in self.strata])
         strata = [replace(stratum, z=part) for stratum, part in zip(self.strata, parts, strict=True)]
         return replace(self, strata=strata)
+
+
+def varying(strata: Sequence[Stratum]) -> list[Stratum]:
+    """Return the strata where z and s vary: elsewhere pairings differ by rounding, which would be ranked."""
+
+    def varies(x: Tensor) -> bool:
+        return not bool((x == x[0]).all())
+
+    return [stratum for stratum in strata if varies(stratum.z) and varies(stratum.s.values)]
 
 
 def make_design(rows: Observations, given: object, weights_of_s: bool | None) -> Design:
@@ -95,12 +90,9 @@ def make_design(rows: Observations, given: object, weights_of_s: bool | None) ->
         )
         for part, mass in zip(parts, masses, strict=True)
     ]
-    n_groups = obstacle = None
-    if rows.groups is not None:
-        strata, n_groups = _recode_groups(strata)
+    strata, n_groups = (strata, None) if rows.groups is None else _recode_groups(strata)
     of_s = w is None or (_are_weights_of_s(strata) if weights_of_s is None else weights_of_s)
-    if n_groups is not None:
-        obstacle = _find_obstacle(strata, of_s)
+    obstacle = None if n_groups is None else _find_obstacle(strata, of_s)
     return Design(strata, notes, w is not None, of_s, n_groups, obstacle)
 
 
@@ -110,8 +102,7 @@ def _recode_groups(strata: Sequence[Stratum]) -> tuple[list[Stratum], int]:
     left, places = torch.cat(codes).unique(return_inverse=True)
     if len(left) < MIN_TEST_ROWS:
         must = f"be at least {MIN_TEST_ROWS}, which are then the independent units"
-        fix = "Pass more groups."
-        raise ArgumentError("groups", must, f"{len(left)} in the rows used", fix)
+        raise ArgumentError("groups", must, f"{len(left)} in the rows used", "Pass more groups.")
     parts = places.split([len(code) for code in codes])
     return [replace(stratum, groups=part) for stratum, part in zip(strata, parts, strict=True)], len(left)
 
@@ -165,9 +156,8 @@ def rows_by_label(given: object, present: Tensor, rows_of: str) -> tuple[list[Te
     split = split_labels(given, name="given")
     n = sum(len(label.rows) for label in split.kept)
     if n != len(present):
-        raise ArgumentError(
-            "given", f"have {len(present)} rows like '{rows_of}'", n, "Pass one label for each row."
-        )
+        must = f"have {len(present)} rows like '{rows_of}'"
+        raise ArgumentError("given", must, n, "Pass one label for each row.")
     found = [label.rows[present[label.rows]] for label in split.kept]
     parts = [rows for rows in found if len(rows) >= MIN_LABEL_ROWS]
     if not parts:

@@ -12,18 +12,11 @@ from torch import Tensor
 from frhsic._checks import ArgumentError
 from frhsic.data import check_aligned, to_generator
 from frhsic.dependence import HSIC, Dependence
+from frhsic.inference import _permutation as permutation
 from frhsic.inference._bootstrap import WILD_ROWS, cluster_values, permuted_means, wild_values
 from frhsic.inference._embedding import biased_hsic
 from frhsic.inference._gamma import gamma_test
 from frhsic.inference._moments import RANK_Z
-from frhsic.inference._permutation import (
-    bandwidth_family,
-    limit_values,
-    permuted_values,
-    rank_pvalue,
-    tails,
-    use_features,
-)
 from frhsic.inference._question import MIN_GROUPS, Observations, check_permutations, check_sketch_alone
 from frhsic.inference._results import TestResult
 from frhsic.inference._sketch_tests import sketch_test
@@ -182,19 +175,14 @@ def independence_test(
 
 def _check(dependence: object, method: object, weights_of_s: object) -> None:
     if dependence is not None and not isinstance(dependence, Dependence):
-        raise TypeError(
-            f"'dependence' must be a measure or None. Got {dependence!r}. "
-            "Take one of frhsic.dependence, such as HSIC()."
-        )
+        fix = "Take one of frhsic.dependence, such as HSIC()."
+        raise TypeError(f"'dependence' must be a measure or None. Got {dependence!r}. {fix}")
     if method not in ("permutation", "gamma"):
-        raise ArgumentError(
-            "method", "be 'permutation' or 'gamma'", repr(method), "Leave it out for 'permutation'."
-        )
+        fix = "Leave it out for 'permutation'."
+        raise ArgumentError("method", "be 'permutation' or 'gamma'", repr(method), fix)
     if weights_of_s is not None and not isinstance(weights_of_s, bool):
-        raise TypeError(
-            f"'weights_of_s' must be True, False or None. Got {weights_of_s!r}. "
-            "Leave it out to let the test look."
-        )
+        fix = "Leave it out to let the test look."
+        raise TypeError(f"'weights_of_s' must be True, False or None. Got {weights_of_s!r}. {fix}")
 
 
 def holm(pvalues: Sequence[float]) -> list[float]:
@@ -217,12 +205,13 @@ def _test(
 ) -> TestResult:
     """Test by permutation or, where rows cannot be exchanged, by a bootstrap."""
     shares = None
-    z, s, n, notes = design.z, design.s, design.n_rows, design.notes
+    z, s, notes = design.z, design.s, design.notes
+    n = len(z)
     if dependence is None:
-        family, shares = bandwidth_family(z, s, generator)
+        family, shares = permutation.bandwidth_family(z, s, generator)
         words = f"HSIC aggregated over {len(family)} pairs of bandwidths"
         if z.shape[1] > 1 and n > WIDE_ROWS:
-            z, family = use_features(z, family)
+            z, family = permutation.use_features(z, family)
             design = design.with_z(z)
             notes += (
                 f"Above {WIDE_ROWS} rows several columns of z enter through {RANK_Z} features per kernel.",
@@ -234,14 +223,14 @@ def _test(
         draws = _draw(design, [fixed], n_permutations, generator)
         words = type(dependence).__name__ + (" in its biased form" if draws.plain else "")
     notes += draws.notes
-    combined = _combine(draws.values, shares)
-    pvalue = rank_pvalue(combined)
+    combined = permutation.combine(draws.values, shares)
+    pvalue = permutation.rank_pvalue(combined)
     plain, strata = draws.plain, design.strata
     if plain and bool((draws.values[:, 1:].mean(dim=1) < _SPREAD * permuted_means(plain, strata)).any()):
         # Rare meets rare: the rows that would show how much chance adds are not among these.
         rows = [replace(stratum, groups=None) for stratum in strata]
-        others = _combine(limit_values(plain, rows, n_permutations, generator), shares)
-        pvalue = max(pvalue, rank_pvalue(others))
+        others = permutation.limit_values(plain, rows, n_permutations, generator)
+        pvalue = max(pvalue, permutation.rank_pvalue(permutation.combine(others, shares)))
         notes += (
             "A few rows make up most of what chance adds, so the p-value is the larger of two: of the "
             "bootstrap, and of permuted rows.",
@@ -280,19 +269,13 @@ def _draw(
     z, s, strata, n_groups = design.z, design.s, design.strata, design.n_groups
     if design.obstacle is not None:
         if n_groups is not None and n_groups < MIN_GROUPS:
-            raise ArgumentError(
-                "groups",
-                f"be at least {MIN_GROUPS} where {design.obstacle}: random signs of fewer groups have no "
-                "level",
-                n_groups,
-                "Pass more groups, or one row for each group.",
-            )
+            must = f"be at least {MIN_GROUPS} where {design.obstacle}: random signs of fewer have no level"
+            raise ArgumentError("groups", must, n_groups, "Pass more groups, or one row for each group.")
         fix = "Leave it out, or pass one row for each group."
         plain = [biased_hsic(one, s, f"groups of rows where {design.obstacle}", fix) for one in measures]
         note = f"Groups have random signs instead of being permuted, as {design.obstacle}."
-        return _Draws(
-            cluster_values(plain, strata, count, generator), "cluster bootstrap", False, (note,), plain
-        )
+        values = cluster_values(plain, strata, count, generator)
+        return _Draws(values, "cluster bootstrap", False, (note,), plain)
     if not design.of_s:
         fix = "Leave it out, or say weights_of_s=True if the weights were computed from s."
         plain = [biased_hsic(one, s, "weights that are no function of s", fix) for one in measures]
@@ -304,16 +287,11 @@ def _draw(
         notes = (note,) if max(len(stratum.z) for stratum in strata) > WILD_ROWS else ()
         return _Draws(wild_values(fixed, strata, count, generator), "wild bootstrap", False, notes, plain)
     if not limit or len(z) <= MANY_ROWS:
-        return _Draws(permuted_values(measures, strata, count, generator), "permutation", True)
+        return _Draws(permutation.permuted_values(measures, strata, count, generator), "permutation", True)
     whole = n_groups is not None and n_groups <= MANY_ROWS
-    values = limit_values(limit, strata, count, generator, whole=whole)
+    values = permutation.limit_values(limit, strata, count, generator, whole=whole)
     note = (
         f"Above {MANY_ROWS:,} {'rows' if n_groups is None else 'groups'} the permutation law is drawn in its "
         "limit, from thin factors of the kernels; those too few and too far out for the limit are permuted."
     )
     return _Draws(values, "permutation", whole, () if whole else (note,))
-
-
-def _combine(values: Tensor, shares: Tensor | None) -> Tensor:
-    """Return one statistic of several, ``(B + 1,)``: the largest of minus the logarithms of their tails."""
-    return values[0] if shares is None else (tails(values) + shares.log()[:, None]).amax(dim=0)

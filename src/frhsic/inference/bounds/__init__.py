@@ -1,6 +1,5 @@
 """Certificates: how much any head could make of a representation, and bounds over classes of encoders."""
 
-from frhsic.inference.bounds._bounds import Bound as Bound
 from frhsic.inference.bounds._bounds import population_bound as population_bound
 from frhsic.inference.bounds._certificate import Certificate as Certificate
 from frhsic.inference.bounds._certificate import certify
@@ -11,8 +10,6 @@ from frhsic.inference.bounds._complexity import (
     sampled_complexity,
     uniform_bound,
 )
-from frhsic.inference.bounds._worst_case import HeadRow as HeadRow
-from frhsic.inference.bounds._worst_case import WorstHead as WorstHead
 from frhsic.inference.bounds._worst_case import worst_case_head
 
 __all__ = [

@@ -22,32 +22,18 @@ _MOST = 10**15
 
 @dataclass(frozen=True)
 class Bound(Result):
-    """One bound: a number, what it certifies and for whom, and when it says nothing.
-
-    Attributes
-    ----------
-    name : str
-    value : float
-    kind : {"finite-sample", "asymptotic", "in-sample", "estimate"}
-        Whether it holds with the stated probability for every n, for large n, for certain but only about
-        these rows, or is an estimate and no bound.
-    certifies : str
-        One sentence.
-    vacuous : bool
-        Whether it says nothing here.
-    vacuous_when : str
-        One sentence.
-    n_needed : int or None
-        The least number of rows at which it would say something, were the HSIC the one observed here; None
-        when no number would do, or when the bound is about these rows and more of them do not sharpen it.
-    """
+    """One bound: a number, what it certifies and for whom, and when it says nothing."""
 
     name: str
     value: float
+    # Whether it holds with the stated probability for every n, for large n, for certain but only about these
+    # rows, or is an estimate and no bound.
     kind: Kind
-    certifies: str
-    vacuous: bool
-    vacuous_when: str
+    certifies: str  # one sentence
+    vacuous: bool  # whether it says nothing here
+    vacuous_when: str  # one sentence
+    # The least number of rows at which it would say something, were the HSIC the one observed here; None when
+    # no number would do, or when the bound is about these rows and more of them do not sharpen it.
     n_needed: int | None = None
 
     def __str__(self) -> str:
@@ -87,8 +73,21 @@ def grouped_bound(
     return (math.sqrt(hsic) + error) ** 2
 
 
+def _bound(
+    name: str,
+    kind: Kind,
+    value: float,
+    limit: float,
+    certifies: str,
+    vacuous_when: str,
+    at: Callable[[int], float] | None = None,
+) -> Bound:
+    """Return a bound that says nothing from the limit on; ``at`` is its value at other numbers of rows."""
+    needed = None if at is None else least_rows(at, limit)
+    return Bound(name, value, kind, certifies, value >= limit, vacuous_when, needed)
+
+
 def bound_population(seen: Seen, kernel_z: Kernel, kernel_s: Kernel) -> Bound:
-    """Return the finite-sample bound on the HSIC of the population."""
     constant = 3.0 if kernel_z.is_standard and kernel_s.is_standard else 32.0
     scale = kernel_z.bound * kernel_s.bound
 
@@ -97,19 +96,12 @@ def bound_population(seen: Seen, kernel_z: Kernel, kernel_s: Kernel) -> Bound:
             return grouped_bound(seen.hsic, seen.share * seen.n / n, seen.delta, scale, constant)
         return population_bound(seen.hsic, n, seen.delta, scale, constant)
 
-    return Bound(
-        name="population",
-        value=at(seen.n),
-        kind="finite-sample",
-        certifies=(
-            f"With probability {1.0 - seen.delta:g} over these rows, the HSIC in the population they were "
-            "drawn from, for these kernels, is at most this: for anyone who uses z on new rows of the "
-            "same law."
-        ),
-        vacuous=at(seen.n) >= seen.most,
-        vacuous_when=_reaches_cauchy_schwarz(seen.most),
-        n_needed=least_rows(at, seen.most),
+    certifies = (
+        f"With probability {1.0 - seen.delta:g} over these rows, the HSIC in the population they were drawn "
+        "from, for these kernels, is at most this: for anyone who uses z on new rows of the same law."
     )
+    reached = _reaches_cauchy_schwarz(seen.most)
+    return _bound("population", "finite-sample", at(seen.n), seen.most, certifies, reached, at)
 
 
 def bound_asymptotically(seen: Seen, quantile: float) -> Bound:
@@ -118,83 +110,53 @@ def bound_asymptotically(seen: Seen, quantile: float) -> Bound:
     def at(n: int) -> float:
         return (math.sqrt(seen.hsic) + quantile * math.sqrt(seen.n / n)) ** 2
 
-    return Bound(
-        name="population_asymptotic",
-        value=at(seen.n),
-        kind="asymptotic",
-        certifies=(
-            f"With probability near {1.0 - seen.delta:g} for large n, the population HSIC for these kernels "
-            "is at most this: for anyone who uses z on new rows of the same law and can do without a "
-            "guarantee at this n."
-        ),
-        vacuous=at(seen.n) >= seen.most,
-        vacuous_when=_reaches_cauchy_schwarz(seen.most),
-        n_needed=least_rows(at, seen.most),
+    certifies = (
+        f"With probability near {1.0 - seen.delta:g} for large n, the population HSIC for these kernels is "
+        "at most this: for anyone who uses z on new rows of the same law and can do without a guarantee at "
+        "this n."
     )
+    reached = _reaches_cauchy_schwarz(seen.most)
+    return _bound("population_asymptotic", "asymptotic", at(seen.n), seen.most, certifies, reached, at)
 
 
 def bound_gaps(row: HeadRow, spread: float) -> list[Bound]:
     """Return the bounds on the gaps of heads at one resolution."""
-    heads = f"every head of norm one in the RKHS of z, resolved on {row.m} directions of s"
-    reaches = f"it reaches {number(spread)}, the largest standard deviation of such a head."
+    holds = (
+        f"On these rows the GDP of every head of norm one in the RKHS of z, resolved on {row.m} directions "
+        "of s, is at most this"
+    )
+    who = "for anyone who trains such a head on z."
+    worst = (
+        f"{holds}, and one head has a GDP of {number(row.own_gdp)}: {who} Under independence: "
+        f"{number(row.null_mean)} on average, 95% below {number(row.null_high)}."
+    )
+    when = f"It says nothing when it reaches {number(spread)}, the largest standard deviation of such a head."
+    less = f"{when} More rows do not help, less dependence does."
     bounds = [
-        Bound(
-            name="head_gap",
-            value=row.paper_bound,
-            kind="in-sample",
-            certifies=(
-                f"On these rows the GDP of {heads}, is at most this: for anyone who trains such a head on z."
-            ),
-            vacuous=row.paper_bound >= spread,
-            vacuous_when=f"It says nothing when {reaches} More rows do not help, less dependence does.",
-        ),
-        Bound(
-            name="worst_head",
-            value=row.worst_rms,
-            kind="in-sample",
-            certifies=(
-                f"On these rows the GDP of {heads}, is at most this, and one head has a GDP of "
-                f"{number(row.own_gdp)}: for anyone who trains such a head on z. Under "
-                f"independence: {number(row.null_mean)} on average, 95% below {number(row.null_high)}."
-            ),
-            vacuous=row.worst_rms >= spread,
-            vacuous_when=f"It says nothing when {reaches}",
-        ),
+        _bound("head_gap", "in-sample", row.paper_bound, spread, f"{holds}: {who}", less),
+        _bound("worst_head", "in-sample", row.worst_rms, spread, worst, when),
     ]
     if not math.isnan(row.crossfit_gdp):
-        bounds.append(
-            Bound(
-                name="worst_head_crossfit",
-                value=row.crossfit_gdp,
-                kind="estimate",
-                certifies=(
-                    "It certifies nothing, but estimates the GDP that the worst head found on half of the "
-                    "rows has on rows it has not seen: for anyone who asks whether it is more than chance."
-                ),
-                vacuous=row.crossfit_gdp <= row.crossfit_null,
-                vacuous_when=f"It says nothing at or below {number(row.crossfit_null)}, its mean by chance.",
-            )
+        certifies = (
+            "It certifies nothing, but estimates the GDP that the worst head found on half of the rows has "
+            "on rows it has not seen: for anyone who asks whether it is more than chance."
         )
+        when = f"It says nothing at or below {number(row.crossfit_null)}, its mean by chance."
+        vacuous = row.crossfit_gdp <= row.crossfit_null
+        bounds.append(Bound("worst_head_crossfit", row.crossfit_gdp, "estimate", certifies, vacuous, when))
     return bounds
 
 
 def bound_khgr(hsic: float, ridge_z: float, ridge_s: float) -> Bound:
-    """Return the bound on the kernel HGR."""
-    value = math.sqrt(hsic / (ridge_z * ridge_s))
-    return Bound(
-        name="khgr",
-        value=value,
-        kind="in-sample",
-        certifies=(
-            f"On these rows the kernel HGR with ridges {ridge_z:g} and {ridge_s:g} is at most this: for "
-            "anyone who fears that some smooth function of z is correlated with some smooth function of s."
-        ),
-        vacuous=value >= 1.0,
-        vacuous_when=(
-            f"It says nothing unless HSIC_b is below ridge_z ridge_s = {number(ridge_z * ridge_s)}: a "
-            "correlation is at most 1. More rows do not help, larger ridges do, for tamer functions."
-        ),
+    certifies = (
+        f"On these rows the kernel HGR with ridges {ridge_z:g} and {ridge_s:g} is at most this: for anyone "
+        "who fears that some smooth function of z is correlated with some smooth function of s."
     )
+    when = (
+        f"It says nothing unless HSIC_b is below ridge_z ridge_s = {number(ridge_z * ridge_s)}: a "
+        "correlation is at most 1. More rows do not help, larger ridges do, for tamer functions."
+    )
+    return _bound("khgr", "in-sample", math.sqrt(hsic / (ridge_z * ridge_s)), 1.0, certifies, when)
 
 
 def bound_conditional_mmd(
@@ -204,45 +166,26 @@ def bound_conditional_mmd(
     n, m = E.shape
     exact = float((E * (K @ E)).sum()) / n
     total, trace_s = float(K.diagonal().sum()) / n, float(L.diagonal().sum()) / n
-    bounds = [
-        Bound(
-            name="conditional_mmd",
-            value=upper,
-            kind="in-sample",
-            certifies=(
-                "On these rows the mean squared MMD between the law of z given s and that of z, resolved on "
-                f"{m} directions of s, is at most this (it is {number(exact)}): for anyone who asks what "
-                "EIPM would say."
-            ),
-            vacuous=upper >= total,
-            vacuous_when=(
-                f"It says nothing when it reaches {number(total)}, the total variance of z in its RKHS. More "
-                "rows do not help, less dependence does."
-            ),
-        )
-    ]
+    distance = "On these rows the mean squared MMD between the law of z given s and that of z"
+    certifies = (
+        f"{distance}, resolved on {m} directions of s, is at most this (it is {number(exact)}): for anyone "
+        "who asks what EIPM would say."
+    )
+    when = (
+        f"It says nothing when it reaches {number(total)}, the total variance of z in its RKHS. More rows do "
+        "not help, less dependence does."
+    )
+    bounds = [_bound("conditional_mmd", "in-sample", upper, total, certifies, when)]
     if kappa < math.inf:
 
         def chance(k: int) -> float:
             return total * trace_s / (k - 1)  # the mean of HSIC_b over all permutations, exactly
 
-        bounds.append(
-            Bound(
-                name="conditional_mmd_lower",
-                value=seen.hsic / kappa,
-                kind="in-sample",
-                certifies=(
-                    "On these rows the mean squared MMD between the law of z given s and that of z is at "
-                    "least this: for anyone who would claim that z does not depend on s."
-                ),
-                vacuous=seen.hsic <= chance(seen.n),
-                vacuous_when=(
-                    f"It says nothing when HSIC_b is at most {number(chance(seen.n))}, its mean over all "
-                    "permutations of s."
-                ),
-                n_needed=least_rows(chance, seen.hsic),
-            )
-        )
+        certifies = f"{distance} is at least this: for anyone who would claim that z does not depend on s."
+        mean = number(chance(seen.n))
+        when = f"It says nothing when HSIC_b is at most {mean}, its mean over all permutations of s."
+        lower, vacuous, needed = seen.hsic / kappa, seen.hsic <= chance(seen.n), least_rows(chance, seen.hsic)
+        bounds.append(Bound("conditional_mmd_lower", lower, "in-sample", certifies, vacuous, when, needed))
     return bounds
 
 
@@ -252,12 +195,9 @@ def bound_from_training(
     """Return the bounds of a learned encoder, by uniform concentration over its class."""
     nu_z, nu_s = rows.kernel_z.bound, rows.kernel_s.bound
     if not (nu_z < math.inf and nu_s < math.inf):
-        raise ArgumentError(
-            "train",
-            "come with bounded kernels",
-            f"{rows.kernel_z!r} and {rows.kernel_s!r}",
-            "Use Gaussian kernels, or leave 'train' out.",
-        )
+        got = f"{rows.kernel_z!r} and {rows.kernel_s!r}"
+        fix = "Use Gaussian kernels, or leave 'train' out."
+        raise ArgumentError("train", "come with bounded kernels", got, fix)
     lip_z, lip_s = rows.kernel_z.lipschitz, rows.kernel_s.lipschitz
 
     def deviation(n: int, delta: float, complexity: float) -> float:
@@ -273,50 +213,31 @@ def bound_from_training(
     def gap(n: int, n_test: int) -> float:
         return math.sqrt(bridge(n, n_test) / row.eigenvalue)
 
-    surely = f"With probability {1.0 - seen.delta:g}"
+    surely = f"With probability {1.0 - seen.delta:g} over"
     counted = " The rows needed are those of the training sample, and as many to test on."
     reached = _reaches_cauchy_schwarz(seen.most)
+    learned = (
+        f"{surely} the training rows, the population HSIC of the encoder learned on them, whichever of its "
+        "class it is, is at most this: for anyone who has no held-out rows."
+    )
+    on_test = (
+        f"{surely} training and test rows, HSIC_b of the learned encoder on {seen.n:,} new rows is at most "
+        "this: for anyone who has to promise it before they are seen."
+    )
+    of_heads = (
+        f"{surely} training and test rows, the GDP on the test rows of every head of norm one, resolved on "
+        f"{row.m} directions of s, is at most this: for anyone who trains a head on z later."
+    )
+    when = (
+        f"It says nothing when it reaches {number(spread)}, the largest standard deviation of such a head."
+        f"{counted}"
+    )
+    kind: Kind = "finite-sample"
+    value, gaps, most = bridge(train.n, seen.n), gap(train.n, seen.n), seen.most
     return [
-        Bound(
-            name="train_population",
-            value=population(train.n),
-            kind="finite-sample",
-            certifies=(
-                f"{surely} over the training rows, the population HSIC of the encoder learned on them, "
-                "whichever of its class it is, is at most this: for anyone who has no held-out rows."
-            ),
-            vacuous=population(train.n) >= seen.most,
-            vacuous_when=reached,
-            n_needed=least_rows(population, seen.most),
-        ),
-        Bound(
-            name="train_test",
-            value=bridge(train.n, seen.n),
-            kind="finite-sample",
-            certifies=(
-                f"{surely} over training and test rows, HSIC_b of the learned encoder on {seen.n:,} new rows "
-                "is at most this: for anyone who has to promise it before they are seen."
-            ),
-            vacuous=bridge(train.n, seen.n) >= seen.most,
-            vacuous_when=reached + counted,
-            n_needed=least_rows(lambda n: bridge(n, n), seen.most),
-        ),
-        Bound(
-            name="train_test_gap",
-            value=gap(train.n, seen.n),
-            kind="finite-sample",
-            certifies=(
-                f"{surely} over training and test rows, the GDP on the test rows of every head of norm one, "
-                f"resolved on {row.m} directions of s, is at most this: for anyone who trains a head on z "
-                "later."
-            ),
-            vacuous=gap(train.n, seen.n) >= spread,
-            vacuous_when=(
-                f"It says nothing when it reaches {number(spread)}, the largest standard deviation of such a "
-                f"head.{counted}"
-            ),
-            n_needed=least_rows(lambda n: gap(n, n), spread),
-        ),
+        _bound("train_population", kind, population(train.n), most, learned, reached, population),
+        _bound("train_test", kind, value, most, on_test, reached + counted, lambda n: bridge(n, n)),
+        _bound("train_test_gap", kind, gaps, spread, of_heads, when, lambda n: gap(n, n)),
     ]
 
 

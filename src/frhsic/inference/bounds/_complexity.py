@@ -53,13 +53,8 @@ class TrainedOn:
         for name in ("hsic", "complexity"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
-                raise ArgumentError(
-                    name,
-                    "be a number of at least 0",
-                    repr(value),
-                    "Take the biased HSIC of the training rows and an upper bound from "
-                    "linear_complexity or network_complexity.",
-                )
+                fix = "Take the biased HSIC of the training rows and a bound of network_complexity."
+                raise ArgumentError(name, "be a number of at least 0", repr(value), fix)
 
 
 def linear_complexity(radius: float, bound_x: float, d_z: int, n: int) -> float:
@@ -138,24 +133,19 @@ def network_complexity(
     """
     depth = len(radii)
     if depth == 0 or depth != len(widths):
-        raise ValueError(
-            f"'radii' and 'widths' must have one entry for each layer. Got {depth} and {len(widths)}. "
-            "For a linear encoder pass one radius and the number of columns of z."
-        )
+        fix = "For a linear encoder pass one radius and the number of columns of z."
+        got = f"{depth} and {len(widths)}"
+        raise ValueError(f"'radii' and 'widths' must have one entry for each layer. Got {got}. {fix}")
     positive = {"radii": tuple(radii), "widths": tuple(widths), "bound_x": (bound_x,), "slope": (slope,)}
     for name, values in positive.items():
         if not all(0 < value < math.inf for value in values):
-            raise ArgumentError(
-                name, "be positive and finite", repr(values), "State what held before training."
-            )
+            fix = "State what held before training."
+            raise ArgumentError(name, "be positive and finite", repr(values), fix)
     _check_rows(n)
     if homogeneous and biases:
-        raise ArgumentError(
-            "homogeneous",
-            "be False for layers with biases: they are not positively homogeneous",
-            "True with biases=True",
-            "Pass biases=False, or homogeneous=False.",
-        )
+        must = "be False for layers with biases: they are not positively homogeneous"
+        fix = "Pass biases=False, or homogeneous=False."
+        raise ArgumentError("homogeneous", must, "True with biases=True", fix)
     bound = _sudakov_fernique(radii, widths, bound_x, slope, biases)
     if homogeneous:
         bound = min(bound, _homogeneous(depth, widths[-1], radii, bound_x, slope))
@@ -166,8 +156,7 @@ def _sudakov_fernique(
     radii: Sequence[float], widths: Sequence[int], bound_x: float, slope: float, biases: bool
 ) -> float:
     """Return sqrt(n) G_n by comparing the network with a process that is linear in each layer."""
-    extra = 1.0 if biases else 0.0  # a bias is a weight on a constant one
-    depth = len(radii)
+    depth, extra = len(radii), float(biases)  # a bias is a weight on a constant one
     inside = math.sqrt(bound_x**2 + extra)  # the largest norm of what enters the layer
     terms = []
     for j in range(depth):
@@ -217,8 +206,7 @@ def sampled_complexity(
     >>> 0 < low < linear_complexity(1.0, 1.0, 1, 100)
     True
     """
-    rows = to_matrix(x, name="x")
-    generator = to_generator(random_state)
+    rows, generator = to_matrix(x, name="x"), to_generator(random_state)
     sizes = (rows.shape[1], *widths)
     best = []
     for _ in range(n_draws):

@@ -12,8 +12,8 @@ reached by alpha = E v / sqrt(mu) for the leading eigenpair (mu, v) of the (m, m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -45,39 +45,18 @@ _FEWEST_FIXING, _MOST_FIXING = 20, 500
 
 @dataclass(frozen=True)
 class HeadRow(Result):
-    """What heads of norm one can do at one resolution: the m leading directions of S.
-
-    Attributes
-    ----------
-    m : int
-    eigenvalue : float
-        lambda_m of L~ / n.
-    paper_bound : float
-        sqrt(HSIC_b / lambda_m), on the GDP of every head of norm one.
-    worst_rms : float
-        The largest root mean square of the projected gap over these heads, exactly.
-    own_gdp : float
-        The mean absolute projected gap of the head that reaches it: the worst GDP lies between the two.
-    null_mean, null_high : float
-        Mean and 95 % quantile of ``worst_rms`` over permutations of s.
-    crossfit_gdp : float
-        The GDP of the head of one half of the rows on the other half, averaged over both.
-    crossfit_null : float
-        Its mean over permutations of s in the other half.
-    sharper : float
-        paper_bound / worst_rms.
-    """
+    """What heads of norm one can do at one resolution: the m leading directions of S."""
 
     m: int
-    eigenvalue: float
-    paper_bound: float
-    worst_rms: float
-    own_gdp: float
-    null_mean: float
-    null_high: float
-    crossfit_gdp: float
-    crossfit_null: float
-    sharper: float
+    eigenvalue: float  # lambda_m of L~ / n
+    paper_bound: float  # sqrt(HSIC_b / lambda_m), on the GDP of every head of norm one
+    worst_rms: float  # the largest root mean square of the projected gap over these heads, exactly
+    own_gdp: float  # the mean absolute projected gap of that head: the worst GDP lies between the two
+    null_mean: float  # of worst_rms over permutations of s
+    null_high: float  # its 95 % quantile
+    crossfit_gdp: float  # the GDP of the head of one half of the rows on the other half, averaged over both
+    crossfit_null: float  # its mean over permutations of s in the other half
+    sharper: float  # paper_bound / worst_rms
 
     def __str__(self) -> str:
         return (
@@ -89,63 +68,34 @@ class HeadRow(Result):
 
 @dataclass(frozen=True)
 class WorstHead(Result):
-    """The head f = sum_i coefficients_i k(z_i, .) of norm one whose mean depends most on s.
+    """The head f = sum_i coefficients_i k(z_i, .) of norm one whose mean depends most on s."""
 
-    Attributes
-    ----------
-    m : int
-        The number of leading directions of S that its gap is resolved on.
-    rms : float
-        The root mean square of its projected gap, the largest of all heads of norm one.
-    gdp : float
-        Its mean absolute projected gap.
-    n : int
-        Rows used.
-    rows : tuple of int
-        Which ones.
-    coefficients, values : tuple of float
-        One for each of these rows: the head's weights, and what it predicts there.
-    notes : tuple of str
-    """
-
-    m: int
-    rms: float
-    gdp: float
-    n: int
-    rows: tuple[int, ...] = field(repr=False)
-    coefficients: tuple[float, ...] = field(repr=False)
-    values: tuple[float, ...] = field(repr=False)
+    m: int  # the number of leading directions of S that its gap is resolved on
+    rms: float  # the root mean square of its projected gap, the largest of all heads of norm one
+    gdp: float  # its mean absolute projected gap
+    n: int  # rows used
+    rows: tuple[int, ...]  # which ones
+    coefficients: tuple[float, ...]  # the head's weights on these rows
+    values: tuple[float, ...]  # what it predicts there
     notes: tuple[str, ...]
-    _kernel: Kernel = field(repr=False)
-    _z: Tensor = field(repr=False)
+    _kernel: Kernel
+    _z: Tensor
 
     def predict(self, z: object) -> NDArray[np.float64]:
         """Return the head's value at new rows z ``(n, d)``, shape ``(n,)``."""
         new = to_matrix(z, name="z")
         if new.shape[1] != self._z.shape[1]:
-            raise ArgumentError(
-                "z",
-                f"have {self._z.shape[1]} columns like the rows of the head",
-                new.shape[1],
-                "Pass the same representation.",
-            )
+            must = f"have {self._z.shape[1]} columns like the rows of the head"
+            raise ArgumentError("z", must, new.shape[1], "Pass the same representation.")
         alpha = torch.tensor(self.coefficients, dtype=torch.float64)
-        return np.concatenate(
-            [(self._kernel.gram(part, self._z) @ alpha).numpy() for part in new.split(4096)]
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the public fields as plain numbers, strings and lists."""
-        plain = {name: getattr(self, name) for name in ("m", "rms", "gdp", "n")}
-        lists = {name: list(getattr(self, name)) for name in ("rows", "coefficients", "values", "notes")}
-        return plain | lists
+        return torch.cat([self._kernel.gram(part, self._z) @ alpha for part in new.split(4096)]).numpy()
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"The worst head of norm one at resolution m = {self.m} has a root mean square gap of "
             f"{number(self.rms)} and a GDP of {number(self.gdp)} on these rows (n = {self.n:,})."
-            + "".join(f" {note}" for note in self.notes)
         )
+        return " ".join((text, *self.notes))
 
 
 @one_thread()
@@ -198,13 +148,9 @@ def worst_case_head(
     if m is None:
         m = resolution(spectrum)
     elif not (isinstance(m, int) and 1 <= m <= len(spectrum.eigenvalues)):
-        raise ArgumentError(
-            "m",
-            f"be a whole number from 1 to {len(spectrum.eigenvalues)}, the directions of 's' on these rows",
-            repr(m),
-            "Leave it out to choose.",
-        )
-    worst = worst_at(K, spectrum.vectors, m)
+        must = f"be a whole number from 1 to {len(spectrum.eigenvalues)}, the directions of 's' on these rows"
+        raise ArgumentError("m", must, repr(m), "Leave it out to choose.")
+    worst = worst_heads(K, spectrum.vectors[:, :m], m)[-1]
     values = part.kernel_z.gram(part.z, part.z) @ worst.alpha
     return WorstHead(
         m=m,
@@ -249,50 +195,38 @@ def fixed_rows(
     if codes is None:
         order = torch.randperm(n, generator=generator)
         first, rest = order[:size], order[size:].sort().values
-    else:  # whole groups: the kernels must not know a part of a group that is certified
+    else:  # whole groups: no part of a group that fixes the kernels is certified
         sizes = codes.bincount()
         order = torch.randperm(len(sizes), generator=generator)
         fixing = torch.isin(codes, order[: 1 + int((sizes[order].cumsum(0) < size).sum())])
         first, rest = fixing.nonzero()[:, 0], (~fixing).nonzero()[:, 0]
         if len(rest) < _FEWEST_FIXING:
-            raise ArgumentError(
-                "groups",
-                f"leave at least {_FEWEST_FIXING} rows once whole groups fixed the kernels",
-                len(rest),
-                "Pass more groups, or a 'dependence' with fixed kernels.",
-            )
+            must = f"leave at least {_FEWEST_FIXING} rows once whole groups fixed the kernels"
+            fix = "Pass more groups, or a 'dependence' with fixed kernels."
+            raise ArgumentError("groups", must, len(rest), fix)
         size, codes = len(first), codes[rest].unique(return_inverse=True)[1]
     measure = HSIC().calibrate(zs[first], ss[first], generator, freeze=True)
     note = f"{size} random rows fixed the bandwidths and were left out; {n - size} are certified."
     return Fixed(zs[rest], ss[rest], measure.kernel_z, _checked(measure, ss), rest, (note,), codes)
 
 
-def _checked(dependence: HSIC, s: Sensitive) -> Kernel:
+def _checked(dependence: object, s: Sensitive) -> Kernel:
     """Return the kernel on s, or say why this measure certifies nothing."""
     if not isinstance(dependence, HSIC):
-        raise TypeError(
-            f"'dependence' must be an HSIC. Got {type(dependence).__name__}. The bounds are proved for HSIC: "
-            "pass HSIC().calibrate(z_other, s_other, freeze=True)."
-        )
+        fix = "Pass HSIC().calibrate(z_other, s_other, freeze=True)."
+        raise TypeError(f"'dependence' must be an HSIC. Got {type(dependence).__name__}. {fix}")
     wanted = {"estimator": "biased", "normalized": False, "root": False, "reference": "product"}
     wrong = {name: getattr(dependence, name) for name in wanted if getattr(dependence, name) != wanted[name]}
     if wrong:
+        must = "be the plain biased HSIC, for which the bounds are proved"
         got = ", ".join(f"{name}={value!r}" for name, value in wrong.items())
-        raise ArgumentError(
-            "dependence",
-            "be the plain biased HSIC, for which the bounds are proved",
-            got,
-            "Make it with HSIC(kernel_z, kernel_s).",
-        )
+        raise ArgumentError("dependence", must, got, "Make it with HSIC(kernel_z, kernel_s).")
     kernel_s = dependence._kernel_s(s)
     for name, kernel in (("kernel_z", dependence.kernel_z), ("kernel_s", kernel_s)):
         if not kernel.fixed:
-            raise ArgumentError(
-                "dependence",
-                "have numbers as bandwidths, fixed before these rows were seen",
-                f"the rule in {name}={kernel!r}",
-                "Fix it on other rows: dependence.calibrate(z_other, s_other, freeze=True).",
-            )
+            must = "have numbers as bandwidths, fixed before these rows were seen"
+            fix = "Fix it on other rows: dependence.calibrate(z_other, s_other, freeze=True)."
+            raise ArgumentError("dependence", must, f"the rule in {name}={kernel!r}", fix)
     return kernel_s
 
 
@@ -301,8 +235,7 @@ def few_rows(fixed: Fixed, most: int, generator: torch.Generator) -> Fixed:
     if len(fixed.z) > _ROWS_OF_FULL_RANK:
         thin = pivoted_factor(fixed.kernel_s, fixed.s.values[: 2 * most])
         most = min(most, _ROWS_OF_FULL_RANK) if thin is None else most
-    about = "Heads, gaps and the asymptotic bound's quantile are computed"
-    return drawn_rows(fixed, most, about, generator)
+    return drawn_rows(fixed, most, "Heads, gaps and the asymptotic bound's quantile are computed", generator)
 
 
 def drawn_rows(fixed: Fixed, most: int, about: str, generator: torch.Generator) -> Fixed:
@@ -337,8 +270,7 @@ class Spectrum(NamedTuple):
 
 def directions(kernel: Kernel, s: Tensor) -> Spectrum:
     """Return the eigenvalues of L~ / n above 1e-10 of the first, by a thin factor of L where there is one."""
-    n = len(s)
-    kernel = kernel.bind(s)
+    n, kernel = len(s), kernel.bind(s)
     F = pivoted_factor(kernel, s)
     if F is None:
         lam, E = torch.linalg.eigh(centred_gram(kernel, s) / n)
@@ -347,9 +279,8 @@ def directions(kernel: Kernel, s: Tensor) -> Spectrum:
         E, roots, _ = torch.linalg.svd(F - F.mean(dim=0), full_matrices=False)
         lam = roots.square() / n
     # An L~ of rounding errors, of rows that the kernel does not tell apart, has no directions.
-    floor = max(_SMALLEST * float(lam[0]), 1e-14 * float(kernel.diagonal(s).mean())) if len(lam) else 0.0
-    keep = lam > floor
-    rank = int(keep.sum())
+    least = max(_SMALLEST * float(lam[0]), 1e-14 * float(kernel.diagonal(s).mean())) if len(lam) else 0.0
+    rank = int((lam > least).sum())
     used = min(rank, _DIRECTIONS)
     return Spectrum(lam[:used], E[:, :used], rank, float(lam.clamp_min(0.0).sum()))
 
@@ -357,12 +288,8 @@ def directions(kernel: Kernel, s: Tensor) -> Spectrum:
 def check_directions(spectrum: Spectrum) -> None:
     """Raise ArgumentError if the kernel of s tells no rows apart."""
     if not len(spectrum.eigenvalues):
-        raise ArgumentError(
-            "s",
-            "vary under its kernel",
-            "rows that the kernel does not tell apart",
-            "Use a smaller bandwidth for 's'.",
-        )
+        got = "rows that the kernel does not tell apart"
+        raise ArgumentError("s", "vary under its kernel", got, "Use a smaller bandwidth for 's'.")
 
 
 def resolution(spectrum: Spectrum) -> int:
@@ -379,19 +306,18 @@ class Worst(NamedTuple):
     rms: float
 
 
-def worst_at(K: Tensor, E: Tensor, m: int) -> Worst:
-    """Return the worst head for K~ (n, n) and the first m columns of E."""
-    E = E[:, :m]
-    return _worst(E, E.mT @ K @ E)
-
-
-def _worst(E: Tensor, M: Tensor) -> Worst:
-    mu, V = torch.linalg.eigh(0.5 * (M + M.mT))
-    largest = float(mu[-1].clamp_min(0.0))
-    direction = E @ V[:, -1]
-    # A kernel that is constant on these rows has heads without a gap: any coefficients, here none.
-    alpha = direction / math.sqrt(largest) if largest > 0 else torch.zeros_like(direction)
-    return Worst(alpha, math.sqrt(largest) * direction, math.sqrt(largest / len(E)))
+def worst_heads(K: Tensor, E: Tensor, most: int) -> list[Worst]:
+    """Return the worst heads for K~ (n, n) and the first m columns of E, for m from 1 to ``most``."""
+    whole, heads = E.mT @ K @ E, []
+    for m in range(1, most + 1):
+        M = whole[:m, :m]
+        mu, V = torch.linalg.eigh(0.5 * (M + M.mT))
+        largest = float(mu[-1].clamp_min(0.0))
+        direction = E[:, :m] @ V[:, -1]
+        # A kernel that is constant on these rows has heads without a gap: any coefficients, here none.
+        alpha = direction / math.sqrt(largest) if largest > 0 else torch.zeros_like(direction)
+        heads.append(Worst(alpha, math.sqrt(largest) * direction, math.sqrt(largest / len(E))))
+    return heads
 
 
 def head_rows(
@@ -400,12 +326,10 @@ def head_rows(
     """Return a row for each resolution; K is K~ of the rows of ``part``, hsic their HSIC_b."""
     E = spectrum.vectors
     r = E.shape[1]
-    M = E.mT @ K @ E
-    worst = [_worst(E[:, :m], M[:m, :m]) for m in range(1, r + 1)]
     null = _null(part, K, E, n_permutations, generator)  # (B, r)
     crossed, chance = _crossfitted(part, K, r, n_permutations, generator)
     rows = []
-    for j, head in enumerate(worst):
+    for j, head in enumerate(worst_heads(K, E, r)):
         lam = float(spectrum.eigenvalues[j])
         paper = math.sqrt(max(hsic, 0.0) / lam)
         rows.append(
@@ -437,9 +361,8 @@ def _null(part: Fixed, K: Tensor, E: Tensor, n_permutations: int, generator: tor
     elif n > _ROWS_OF_FULL_RANK:  # half the time, and six digits of a simulated quantile are enough
         K, E = K.float(), E.float()
     values = []
-    chunk = max(1, 4_000_000 // (n * r))
-    for start in range(0, n_permutations, chunk):
-        count = min(chunk, n_permutations - start)
+    for chunk in torch.arange(n_permutations).split(max(1, 4_000_000 // (n * r))):
+        count = len(chunk)
         shuffled = E[random_orders(n, count, generator)]  # (b, n, r)
         if F is not None:
             half = F.mT @ shuffled
@@ -471,12 +394,10 @@ def _crossfitted(
         return K.new_full((r,), math.nan), K.new_full((r,), math.nan)
     gdp, chance = K.new_zeros(common), K.new_zeros(common)
     for own, other in ((0, 1), (1, 0)):
-        rows, unseen = halves[own], halves[other]
-        E = spectra[own].vectors
-        inside = K[rows][:, rows]
-        M = E.mT @ inside @ E
-        alpha = torch.stack([_worst(E[:, :m], M[:m, :m]).alpha for m in range(1, common + 1)], dim=1)
-        delta = K[unseen][:, rows] @ alpha
+        rows, E = halves[own], spectra[own].vectors
+        heads = worst_heads(K[rows][:, rows], E, common)
+        alpha = torch.stack([head.alpha for head in heads], dim=1)
+        delta = K[halves[other]][:, rows] @ alpha
         delta = delta - delta.mean(dim=0)  # (n / 2, common): a head for each resolution
         A = spectra[other].vectors[:, :common]
         gdp += 0.5 * _projected_gdp(A, delta)
