@@ -34,6 +34,7 @@ from frhsic.inference import (
     holm,
     independence_test,
 )
+from frhsic.inference._strata import some_rows
 from frhsic.kernels import Gaussian
 
 FIXED = HSIC(Gaussian(1.0), Gaussian(1.0))
@@ -461,3 +462,26 @@ def test_inference_takes_one_thread_and_restores_what_it_found():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_whitened_measure_is_tested_by_both_bootstraps():
+    rng = np.random.default_rng(0)
+    z, s = rng.normal(size=(90, 2)), rng.normal(size=90)
+    measure = DistanceCovariance(whiten=True)
+    groups, weights = np.arange(90) // 3, rng.uniform(0.5, 1.5, 90)
+    by_group = independence_test(z, s, dependence=measure, groups=groups, n_permutations=19, random_state=0)
+    by_weight = independence_test(
+        z, s, dependence=measure, sample_weight=weights, n_permutations=19, random_state=0
+    )
+    assert (by_group.method, by_weight.method) == ("cluster bootstrap", "wild bootstrap")
+
+
+def test_a_profile_keeps_enough_groups_where_one_is_very_large():
+    groups = torch.cat((torch.zeros(20_500, dtype=torch.int64), torch.arange(1, 501)))
+    kept = some_rows(len(groups), groups, 20_000, torch.Generator().manual_seed(0), 20)
+    assert len(groups[kept].unique()) >= 20
+    for group in groups[kept].unique():
+        assert (groups[kept] == group).sum() == (groups == group).sum()
+    generators = (torch.Generator().manual_seed(seed) for seed in range(200))
+    fewest = min(len(groups[some_rows(len(groups), groups, 20_000, one, 20)].unique()) for one in generators)
+    assert fewest == 20

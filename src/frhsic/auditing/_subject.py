@@ -211,7 +211,7 @@ def note_repeated_rows(z: Tensor, s: Sensitive) -> tuple[str, ...]:
 
 
 def _number_rows(x: Tensor) -> Tensor:
-    """Return for each row the number of its value, from zero on; column by column, quicker than whole rows."""
+    """Return for each row the number of its value, column by column: quicker than whole rows."""
     number = torch.zeros(len(x), dtype=torch.int64)
     for column in x.mT:
         values, place = column.unique(return_inverse=True)

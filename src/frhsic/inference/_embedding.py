@@ -34,7 +34,7 @@ from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence, DistanceCovariance
 from frhsic.dependence.dcov import centred_diagonal, centred_products, sortable
-from frhsic.inference._strata import size_classes
+from frhsic.inference._strata import size_classes, some_rows
 from frhsic.kernels import Kernel
 from frhsic.kernels.documents import describe_kernel, has_document
 from frhsic.numerics._centering import centred_by
@@ -217,7 +217,7 @@ def _embed(
     rows = _from_features(kernels, (z, x), w) or _from_sorting(kernels, (z, x), w)
     if rows is None:
         if n > _MOST_ROWS:
-            drawn = _some_rows(n, groups, _MOST_ROWS, generator)
+            drawn = some_rows(n, groups, _MOST_ROWS, generator)
             z, x, w = z[drawn], x[drawn], w[drawn] / w[drawn].sum()
             groups = None if groups is None else groups[drawn].unique(return_inverse=True)[1]
             notes = (f"A random subsample of {len(drawn):,} of {n:,} rows was used.",)
@@ -230,16 +230,6 @@ def _embed(
 def _group_sums(x: Tensor, groups: Tensor) -> Tensor:
     """Return the sums of rows over groups, shape ``(G, ...)``."""
     return x.new_zeros((int(groups.max()) + 1, *x.shape[1:])).index_add_(0, groups, x)
-
-
-def _some_rows(n: int, groups: Tensor | None, most: int, generator: torch.Generator) -> Tensor:
-    """Return random rows, at most so many, of whole groups."""
-    if groups is None:
-        return torch.randperm(n, generator=generator)[:most]
-    sizes = groups.bincount()
-    order = torch.randperm(len(sizes), generator=generator)
-    taken = order[: max(2, int((sizes[order].cumsum(0) <= most).sum()))]
-    return torch.isin(groups, taken).nonzero()[:, 0]
 
 
 def _within(
@@ -350,7 +340,7 @@ def _spectrum(
             within[0] - 2.0 * float(share @ product) + float(share.square().sum() * (w @ zs))
         )
     if len(w) > _EIGEN_ROWS:
-        some = _some_rows(len(w), groups, _EIGEN_ROWS, generator)
+        some = some_rows(len(w), groups, _EIGEN_ROWS, generator)
         groups = None if groups is None else groups[some].unique(return_inverse=True)[1]
         pair, terms, w = (
             (pair[0][some], pair[1][some]),

@@ -10,8 +10,15 @@ from torch import Tensor
 from frhsic._checks import ArgumentError
 from frhsic.inference._curve import cell_medians
 from frhsic.inference._places import Places, equal_mass, gather_rows
-from frhsic.inference._question import IntervalOptions, Observations, check_one_column, check_permutations
+from frhsic.inference._question import (
+    MIN_GROUPS,
+    IntervalOptions,
+    Observations,
+    check_one_column,
+    check_permutations,
+)
 from frhsic.inference._results import Profile
+from frhsic.inference._strata import some_rows
 from frhsic.kernels import Gaussian
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._lowrank import FeatureMap, blocks, feature_map
@@ -104,7 +111,7 @@ def localized_profile(
     rows = Observations.read(scores, s, sample_weight, groups).drop_zero_weights()
     check_one_column(rows.s, "profile")
     if rows.groups is not None and len(rows) > _UNIT_ROWS:
-        rows = rows.take(_rows_of_some_groups(rows.groups, options.generator))
+        rows = rows.take(some_rows(len(rows.z), rows.groups, _UNIT_ROWS, options.generator, MIN_GROUPS))
     w = rows.weights
     if bandwidth_s is None:
         cells = Cells.of(rows.s, w, rows.effective_units)
@@ -153,15 +160,6 @@ def _contrasts(
 
 def _lengths(E: Tensor, sums: Tensor) -> Tensor:
     return (E @ sums).square().sum(dim=1).sqrt()
-
-
-def _rows_of_some_groups(groups: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the rows of random whole groups, about 20,000."""
-    order = torch.randperm(int(groups.max()) + 1, generator=generator)
-    sizes = torch.bincount(groups, minlength=len(order))[order].cumsum(0)
-    kept = torch.zeros(len(order), dtype=torch.bool)
-    kept[order[sizes <= _UNIT_ROWS]] = True
-    return kept[groups].nonzero().squeeze(1)
 
 
 def _sums(features: FeatureMap, x: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:

@@ -45,7 +45,7 @@ class Design:
 
     @property
     def z(self) -> Tensor:
-        return torch.cat([stratum.z for stratum in self.strata])
+        return self.strata[0].z if len(self.strata) == 1 else torch.cat([one.z for one in self.strata])
 
     @property
     def s(self) -> Sensitive:
@@ -174,3 +174,15 @@ def size_classes(groups: Tensor) -> list[Tensor]:
     rows = place.argsort(stable=True)
     of_row = sizes[place[rows]]
     return [rows[of_row == size].reshape(-1, size) for size in sizes.unique().tolist()]
+
+
+def some_rows(
+    n: int, groups: Tensor | None, most: int, generator: torch.Generator, least_groups: int = 2
+) -> Tensor:
+    """Return random rows, at most so many; of groups whole ones, and more rows if these are large."""
+    if groups is None:
+        return torch.randperm(n, generator=generator)[:most]
+    sizes = groups.bincount()
+    order = torch.randperm(len(sizes), generator=generator)
+    taken = order[: max(least_groups, int((sizes[order].cumsum(0) <= most).sum()))]
+    return torch.isin(groups, taken).nonzero()[:, 0]

@@ -272,20 +272,21 @@ def _draw(
             must = f"be at least {MIN_GROUPS} where {design.obstacle}: random signs of fewer have no level"
             raise ArgumentError("groups", must, n_groups, "Pass more groups, or one row for each group.")
         fix = "Leave it out, or pass one row for each group."
-        plain = [biased_hsic(one, s, f"groups of rows where {design.obstacle}", fix) for one in measures]
+        purpose = f"groups of rows where {design.obstacle}"
+        plain = [biased_hsic(one, s, purpose, fix).calibrate(z, s, freeze=True) for one in measures]
         note = f"Groups have random signs instead of being permuted, as {design.obstacle}."
         values = cluster_values(plain, strata, count, generator)
         return _Draws(values, "cluster bootstrap", False, (note,), plain)
     if not design.of_s:
         fix = "Leave it out, or say weights_of_s=True if the weights were computed from s."
-        plain = [biased_hsic(one, s, "weights that are no function of s", fix) for one in measures]
-        fixed = [one.calibrate(z, s, freeze=True) for one in plain]
+        purpose = "weights that are no function of s"
+        plain = [biased_hsic(one, s, purpose, fix).calibrate(z, s, freeze=True) for one in measures]
         note = (
             f"Above {WILD_ROWS:,} rows the bootstrap draws from so many of them, in proportion to the "
             "squares of their terms."
         )
         notes = (note,) if max(len(stratum.z) for stratum in strata) > WILD_ROWS else ()
-        return _Draws(wild_values(fixed, strata, count, generator), "wild bootstrap", False, notes, plain)
+        return _Draws(wild_values(plain, strata, count, generator), "wild bootstrap", False, notes, plain)
     if not limit or len(z) <= MANY_ROWS:
         return _Draws(permutation.permuted_values(measures, strata, count, generator), "permutation", True)
     whole = n_groups is not None and n_groups <= MANY_ROWS
