@@ -11,7 +11,7 @@ from frhsic.engine.nets import Loss, Net
 from frhsic.engine.options import Options
 from frhsic.engine.record import Record
 from frhsic.engine.rows import Rows
-from frhsic.engine.run import Run, own_randomness, seed_modules
+from frhsic.engine.run import Run, own_randomness
 from frhsic.penalty import PenaltySum
 
 
@@ -20,33 +20,17 @@ class Passes:
 
     The scales of S are fixed on the first ``rows``, which are not trained on, nor kept. The options must have
     a constant learning rate and no checkpoint; ``epochs`` is not read.
-
-    Examples
-    --------
-    >>> from frhsic.engine.nets import make_net, squared_error
-    >>> g = torch.Generator().manual_seed(0)
-    >>> x = torch.randn(100, 2, generator=g)
-    >>> passes = Passes(make_net(2, 1, generator=g), squared_error, Rows(x, x[:, 0]), generator=g)
-    >>> [passes.train_on(Rows(part, part[:, 0])).epoch for part in x.split(50)]
-    [0, 1]
     """
 
     def __init__(
-        self,
-        net: Net,
-        loss: Loss,
-        rows: Rows,
-        options: Options | None = None,
-        *,
-        generator: torch.Generator,
+        self, net: Net, loss: Loss, rows: Rows, options: Options | None = None, *, generator: torch.Generator
     ) -> None:
         options = options or Options()
         if options.training.schedule == "cosine" or options.training.checkpoint is not None:
             must = "have a constant rate and no checkpoint where rows come in parts, whose end is not known"
             fix = "Leave out 'schedule' and 'checkpoint'; save the model."
             raise ArgumentError("training", must, repr(options.training), fix)
-        with own_randomness(generator, rows.x.device):
-            self._run = Run(net, loss, rows, options, generator)
+        self._run = Run(net, loss, rows, options, generator)
         self._run.rows = rows[torch.arange(0)]
         self._count = 0
 
@@ -66,8 +50,8 @@ class Passes:
         run = self._run
         run.rows = rows
         steps = len(run.make_batches(None))
-        with own_randomness(run.generator, rows.x.device), Progress("training", steps) as bar:
-            seed_modules(run.generator)
+        own = own_randomness(run.generator, rows.x.device, draw=True)
+        with own, Progress("training", steps) as bar:
             (record,) = run.train_epoch(self._count, bar)
         if self._count == 0:
             check_labels(record, rows, run.options.batch_size, steps)

@@ -54,16 +54,15 @@ class EarlyStopping:
     ) -> list[dict[str, Any]]:
         """Return loss and penalty on the held-out rows; keep the weights of active nets that are the best."""
         losses, penalties, skipped = self._evaluate(net, objective)
-        objectives = [
-            loss + lam * d for loss, lam, d in zip(losses, self.options.weights, penalties, strict=True)
-        ]
+        values = zip(losses, self.options.weights, penalties, strict=True)
+        objectives = [loss + lam * penalty for loss, lam, penalty in values]
         guards.check_finite(losses, objectives, epoch, "on the held-out rows")
         nets: list[Net] = []
         for k, value in enumerate(objectives):
             rank = self._rank(k, value, relative[k])
             best = self.best[k]
             if active[k] and (best is None or rank < best.rank):
-                nets = [net] if isinstance(net, Net) else nets or net.nets()
+                nets = nets or net.nets()
                 weights = {name: value.clone() for name, value in nets[k].state_dict().items()}
                 self.best[k] = Best(epoch, rank, weights)
         return [
