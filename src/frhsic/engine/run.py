@@ -50,7 +50,9 @@ class Run:
         with own_randomness(generator, rows.x.device):
             self.objective = Objective(net, loss, rows, options, generator)
         self.guards = Guards(options)
-        self.stopping = None if validation is None else EarlyStopping(validation, options)
+        self.stopping = None
+        if validation is not None:
+            self.stopping = EarlyStopping(validation, options, self.objective, self.guards)
         self.file = None
         if options.training.checkpoint is not None:
             path = Path(options.training.checkpoint)
@@ -133,7 +135,7 @@ class Run:
         held_out: list[dict[str, Any]] = [{}] * self.count
         if self.stopping is not None:
             active = [not self._is_over(k) for k in range(self.count)]
-            held_out = self.stopping.validate(self.net, self.objective, self.guards, epoch, relative, active)
+            held_out = self.stopping.validate(self.net, epoch, relative, active)
         return [
             Record(
                 epoch=epoch,

@@ -100,10 +100,8 @@ class Energy(_Anchored):
 
     Parameters
     ----------
-    whiten : bool, default=False
-        Evaluate on whitened rows.
-    origin : Tensor of shape (d,) or None, default=None
-        The point from which norms are measured; HSIC does not depend on it.
+    whiten, origin
+        As for :class:`Linear`; norms are measured from the origin.
 
     Examples
     --------

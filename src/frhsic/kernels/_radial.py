@@ -218,10 +218,8 @@ class Laplace(_Radial):
 
     Parameters
     ----------
-    bandwidth : float, "median" or "scale-free", default="median"
-        sigma, by the rules of :class:`Gaussian`.
-    whiten : bool, default=False
-        Evaluate on whitened rows.
+    bandwidth, whiten
+        As for :class:`Gaussian`.
 
     Examples
     --------
@@ -245,10 +243,8 @@ class Matern(_Radial):
 
     Parameters
     ----------
-    bandwidth : float, "median" or "scale-free", default="median"
-        sigma, by the rules of :class:`Gaussian`.
-    whiten : bool, default=False
-        Evaluate on whitened rows.
+    bandwidth, whiten
+        As for :class:`Gaussian`.
     nu : {1.5, 2.5}, default=1.5
         Smoothness: functions of the RKHS have nu + d / 2 square integrable derivatives.
 
@@ -282,10 +278,8 @@ class InverseMultiquadric(_Radial):
 
     Parameters
     ----------
-    bandwidth : float, "median" or "scale-free", default="median"
-        sigma, by the rules of :class:`Gaussian`.
-    whiten : bool, default=False
-        Evaluate on whitened rows.
+    bandwidth, whiten
+        As for :class:`Gaussian`.
 
     Examples
     --------
