@@ -6,6 +6,8 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 
 from frhsic._checks import ArgumentError
 from frhsic._text import list_names
-from frhsic.data import Label, Sensitive, split_labels
+from frhsic.data import Label, Sensitive, check_length, split_labels
 from frhsic.dependence import HSIC, Dependence
 from frhsic.kernels import Gaussian, Linear
 from frhsic.numerics._centering import Estimator
@@ -39,6 +41,15 @@ class PenaltyValue(NamedTuple):
     total: Tensor
     values: tuple[Tensor, ...]
     skipped: tuple[tuple[Label, int], ...]
+
+    @classmethod
+    def add_up(
+        cls, factors: Sequence[float], values: Sequence[Tensor], skipped: Sequence[tuple[Label, int]]
+    ) -> PenaltyValue:
+        """Return the sum of the terms, of which there is at least one, times their factors."""
+        both = zip(factors, values, strict=True)
+        scaled = [value if factor == 1.0 else factor * value for factor, value in both]
+        return cls(reduce(add, scaled), tuple(values), tuple(skipped))
 
 
 class Batch(NamedTuple):
@@ -81,12 +92,9 @@ class _Penalty(nn.Module, ABC):
         """
         value = self.evaluate(z, prediction, s, y, weights)
         if value.skipped:
+            few = f"{len(value.skipped)} labels of y with fewer than {MIN_ROWS} rows add nothing here"
             labels = list_names([label for label, _ in value.skipped])
-            warnings.warn(
-                f"{len(value.skipped)} labels of y with fewer than {MIN_ROWS} rows add nothing here: "
-                f"{labels}. Use larger batches.",
-                stacklevel=2,
-            )
+            warnings.warn(f"{few}: {labels}. Use larger batches.", stacklevel=2)
         return value.total
 
     def evaluate(
@@ -113,8 +121,7 @@ class _Penalty(nn.Module, ABC):
         return self._evaluate(self._batch(z, prediction, s, y, weights), generator)
 
     def _evaluate(self, batch: Batch, generator: torch.Generator | None) -> PenaltyValue:
-        total: Tensor | None = None
-        values, skipped = [], []
+        factors, values, skipped = [], [], []
         for factor, part in self._parts(batch.rows):
             measure, label = part.dependence, part.label
             chosen = part._choose(batch, scale_free=generator is not None)
@@ -126,11 +133,9 @@ class _Penalty(nn.Module, ABC):
             else:
                 order = torch.randperm(chosen.n, generator=generator).to(chosen.z.device)
                 value = measure.beyond_chance(chosen.z, chosen.s, order, chosen.weights)
+            factors.append(factor)
             values.append(value)
-            scaled = value if factor == 1.0 else factor * value
-            total = scaled if total is None else total + scaled
-        assert total is not None  # noqa: S101  (a penalty has at least one term)
-        return PenaltyValue(total, tuple(values), tuple(skipped))
+        return PenaltyValue.add_up(factors, values, skipped)
 
     def calibrate(
         self,
@@ -203,9 +208,7 @@ class _Penalty(nn.Module, ABC):
         if y is None:
             must = "be passed to a penalty that is given labels of y"
             raise ArgumentError("y", must, None, "Pass the labels.")
-        if len(y) != len(s):
-            fix = "Drop or align the missing rows first."
-            raise ArgumentError("y", f"have {len(s)} rows like 's'", len(y), fix)
+        check_length("y", len(y), len(s), "s")
         rows = {one.value: one.rows for one in split_labels(y).kept}
         return Batch(z, prediction, s, rows, weights)
 
@@ -263,13 +266,10 @@ class Penalty(_Penalty):
             got, fix = f"{name}, a measure for reports", "Take another measure, such as HSIC()."
             raise ArgumentError("dependence", "be differentiable", got, fix)
         if not dependence.bounded_below:
-            raise ArgumentError(
-                "dependence",
-                "be bounded below",
-                f"{name}, an unbounded kernel and estimator='unbiased': training would inflate what it looks "
-                "at without end",
-                "Use estimator='biased' or normalized=True.",
-            )
+            why = "training would inflate what it looks at without end"
+            got = f"{name}, an unbounded kernel and estimator='unbiased': {why}"
+            fix = "Use estimator='biased' or normalized=True."
+            raise ArgumentError("dependence", "be bounded below", got, fix)
         if on not in ("representation", "prediction", "probability"):
             must = "be 'representation', 'prediction' or 'probability'"
             raise ArgumentError("on", must, repr(on), "Leave it out for the first.")
@@ -296,9 +296,6 @@ class Penalty(_Penalty):
         return [(1.0, self)]
 
     def _parts(self, labels: Collection[Label]) -> Iterator[tuple[float, Penalty]]:
-        if self.given is None and self.columns is None:
-            yield 1.0, self
-            return
         if self.columns is None or (len(self.columns) == 1 and isinstance(self.columns[0], tuple)):
             sets = [self.columns]
         else:
@@ -337,17 +334,14 @@ class Penalty(_Penalty):
         if self.columns is not None:
             unknown = [name for name in self.columns[0] if name not in s.names]
             if unknown:
+                must = f"be among the sensitive columns {list(s.names)}"
                 fix = "Correct the names; an unnamed column is called 's', several 's0', 's1', ..."
-                raise ArgumentError(
-                    "columns", f"be among the sensitive columns {list(s.names)}", unknown, fix
-                )
+                raise ArgumentError("columns", must, unknown, fix)
             s = s.columns(self.columns[0])
+        chosen = _Chosen(of, s, weights, len(s))
         if self.label is None:
-            return _Chosen(of, s, weights, len(s))
-        for name, size in (("s", len(s)), ("weights", None if weights is None else len(weights))):
-            if size not in (None, of.shape[-2]):
-                fix = "Drop or align the missing rows first."
-                raise ArgumentError(name, f"have {of.shape[-2]} rows like 'z'", size, fix)
+            return chosen
+        chosen.check_rows()
         rows = batch.rows.get(self.label, _NONE).to(of.device)
         if weights is not None:
             rows = rows[weights[rows] > 0]
@@ -355,20 +349,7 @@ class Penalty(_Penalty):
 
 
 class PenaltySum(_Penalty):
-    """Penalties with factors, as ``a + 0.5 * b`` makes them.
-
-    Parameters
-    ----------
-    terms : sequence of Penalty
-    factors : sequence of float
-        Non-negative and finite.
-
-    Examples
-    --------
-    >>> from frhsic import HSIC
-    >>> (0.5 * Penalty(HSIC())).factors
-    (0.5,)
-    """
+    """Penalties with factors, non-negative and finite, as ``a + 0.5 * b`` makes them."""
 
     def __init__(self, terms: Sequence[Penalty], factors: Sequence[float]) -> None:
         super().__init__()
@@ -407,11 +388,6 @@ def default_penalty(
     its diagonal a linear kernel has no lower bound, and training would inflate the logits. The second is
     unbiased where that is possible (it takes no weights). The estimators pass the names of several sensitive
     columns as ``columns``: a product kernel over many columns sees less of each of them.
-
-    Examples
-    --------
-    >>> [term.on for term in default_penalty().terms]
-    ['prediction', 'representation']
     """
     mean = HSIC(Linear())
     rest = HSIC(Gaussian("scale-free"), estimator=estimator)
@@ -428,11 +404,6 @@ def budget_penalty(
 
     Of the probabilities where there are ``classes``, of the prediction of a regression otherwise. A score is
     one number: no stretching hides what it depends on, as it would in one of many columns of Z.
-
-    Examples
-    --------
-    >>> budget_penalty(classes=True).on
-    'probability'
     """
     measure = HSIC(Gaussian("scale-free"), estimator=estimator, normalized=True)
     return Penalty(measure, on="probability" if classes else "prediction", columns=columns)
@@ -453,6 +424,11 @@ class _Chosen(NamedTuple):
     s: Sensitive
     weights: Tensor | None
     n: int
+
+    def check_rows(self) -> None:
+        n = self.z.shape[-2]
+        check_length("s", len(self.s), n, "z")
+        check_length("weights", n if self.weights is None else len(self.weights), n, "z")
 
 
 def _check_given(given: Any) -> None:

@@ -166,7 +166,6 @@ def test_booleans_are_zero_and_one_in_a_matrix_and_a_vector():
 
 def test_dtype_is_the_type_of_the_result_and_bounds_the_entries():
     assert to_matrix([1.0], dtype=torch.float32).dtype == torch.float32
-    assert to_vector([1.0], dtype=torch.float32).dtype == torch.float32
     assert to_matrix([1e30]).isfinite().all()
     refuses(lambda: to_matrix([1e30], dtype=torch.float32), "X", "2e\\+19", "larger", "Rescale")
 
@@ -603,7 +602,6 @@ def test_labels_split_the_rows(make):
         ("x", [3]),
     ]
     assert all(one.rows.dtype == torch.int64 for one in split.kept)
-    assert split.skipped == ()
 
 
 @pytest.mark.parametrize(
@@ -624,30 +622,6 @@ def test_a_label_is_kept_as_written(y, values):
     assert [one.value for one in split.kept] == values
     assert [type(one.value) for one in split.kept] == [type(v) for v in values]
     assert [one.rows.tolist() for one in split.kept] == [[1], [0, 2]]
-
-
-def test_labels_of_few_rows_are_reported_as_skipped():
-    split = split_labels(["a", "b", "a", "c"], min_rows=2)
-    assert [one.value for one in split.kept] == ["a"]
-    assert split.skipped == (("b", 1), ("c", 1))
-    assert repr(split.kept[0]) == "LabelRows('a' in 2 rows)"
-
-
-@pytest.mark.parametrize("only", [1, 1.0, [1], (1,), {1}, np.array([1]), np.int64(1), torch.tensor(1), True])
-def test_only_keeps_one_label(only):
-    split = split_labels([0, 1, 1, 2], only)
-    assert [(one.value, one.rows.tolist()) for one in split.kept] == [(1, [1, 2])]
-    assert split.skipped == ()
-
-
-def test_only_keeps_several_labels_and_must_occur():
-    split = split_labels(["a", "b", "c", "a"], ["a", "c"], min_rows=2)
-    assert [one.value for one in split.kept] == ["a"]
-    assert split.skipped == (("c", 1),)
-    refuses(lambda: split_labels(["a", "b"], "z"), "only", "'a', 'b'", "'z'", "Correct")
-    refuses(lambda: split_labels(["a", "b"], ["a", "z"]), "only", "'a', 'b'", "'z'", "Correct")
-    refuses(lambda: split_labels(["a", "b"], []), "only", "occur", "none", "Correct")
-    refuses(lambda: split_labels([1, 2], [[1]]), "only", "label", "list", "Pass")
 
 
 def test_generators_from_the_same_seed_draw_the_same_numbers():

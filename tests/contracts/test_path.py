@@ -20,9 +20,8 @@ from frhsic.dependence import EIPM, HSIC, Adversary
 from frhsic.engine import Training, TrainingError, make_net
 from frhsic.engine.nets import Net, Stack, binary_cross_entropy, cross_entropy, squared_error
 from frhsic.engine.options import Options
-from frhsic.engine.path import train_path
 from frhsic.engine.rows import Rows
-from frhsic.engine.train import train
+from frhsic.engine.train import train, train_path
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
 from frhsic.kernels import Gaussian
 from frhsic.penalty import Penalty, budget_penalty, default_penalty

@@ -26,9 +26,8 @@ from frhsic.dependence import Adversary, Dependence
 from frhsic.engine import TrainingError, make_net
 from frhsic.engine.nets import squared_error
 from frhsic.engine.options import Options
-from frhsic.engine.passes import Passes
 from frhsic.engine.rows import Rows
-from frhsic.engine.train import train
+from frhsic.engine.train import Passes, train
 from frhsic.sources import open_source, shuffle, write_table
 
 MODELS = [FRHSICClassifier, FRHSICRegressor, FRHSICEncoder]

@@ -17,35 +17,27 @@ from frhsic._checks import ArgumentError
 def check_aligned(**arguments: object) -> None:
     """Raise ArgumentError if two arguments have indexes with the same labels in another order.
 
-    Rows are paired by position. That is correct for arrays, for equal indexes and for indexes with different
-    labels. Where the same labels stand in another order, it would pair the score of one person with the age
-    of another. Only objects with an index (those of pandas, also as columns of a dict) are compared.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> score = pd.Series([0.2, 0.7], index=["ann", "bob"])
-    >>> check_aligned(z=score, s=score.sort_values(ascending=False))
-    Traceback (most recent call last):
-    ...
-    frhsic._checks.ArgumentError: 's' must have its rows in the order of 'z'. Got an index with the same \
-labels in another order. Align it with 's.loc[z.index]', or pass '.to_numpy()' if rows belong together as \
-they stand.
+    Rows are paired by position, which would then pair the score of one person with the age of another. Only
+    objects with an index (those of pandas, also as columns of a dict) are compared.
     """
     first: dict[str, Any] = {}
     for name, x in arguments.items():
         columns = x.values() if isinstance(x, Mapping) and not issparse(x) else (x,)
-        for index in filter(lambda index: index is not None, map(_get_index, columns)):
-            for other, before in first.items():
-                if _is_reordered(before, index):
-                    raise ArgumentError(
-                        name,
-                        f"have its rows in the order of '{other}'",
-                        "an index with the same labels in another order",
-                        f"Align it with '{name}.loc[{other}.index]', or pass '.to_numpy()' if rows belong "
-                        "together as they stand.",
-                    )
+        for index in (found for found in map(_get_index, columns) if found is not None):
+            other = next((other for other, before in first.items() if _is_reordered(before, index)), None)
+            if other is not None:
+                got = "an index with the same labels in another order"
+                align = f"Align it with '{name}.loc[{other}.index]'"
+                fix = f"{align}, or pass '.to_numpy()' if rows belong together as they stand."
+                raise ArgumentError(name, f"have its rows in the order of '{other}'", got, fix)
             first.setdefault(name, index)
+
+
+def check_length(name: str, n: int, n_rows: int, rows_of: str) -> None:
+    """Raise ArgumentError unless the n rows of an argument are as many as those of another one."""
+    if n != n_rows:
+        fix = "Drop or align the missing rows first."
+        raise ArgumentError(name, f"have {n_rows} rows like '{rows_of}'", n, fix)
 
 
 def _get_index(x: object) -> Any:

@@ -14,6 +14,7 @@ import torch
 
 from frhsic._checks import ArgumentError
 from frhsic._text import list_names
+from frhsic.data._alignment import check_length
 from frhsic.data._sensitive import Label
 from frhsic.data._text_numbers import TextNumbers
 
@@ -55,11 +56,11 @@ class Block:
     def check_rows(self, n_rows: int | None = None, rows_of: str = "X", min_rows: int = 1) -> None:
         """Raise ArgumentError unless there are ``n_rows`` rows, as in ``rows_of``, and enough of them."""
         n = len(self.array)
-        if n_rows is not None and n != n_rows:
-            fix = "Drop or align the missing rows first."
-            raise ArgumentError(self.argument, f"have {n_rows} rows like '{rows_of}'", n, fix)
-        if n < max(min_rows, 1):
-            raise ArgumentError(self.argument, f"have at least {max(min_rows, 1)} rows", n, "Pass more rows.")
+        if n_rows is not None:
+            check_length(self.argument, n, n_rows, rows_of)
+        least = max(min_rows, 1)
+        if n < least:
+            raise ArgumentError(self.argument, f"have at least {least} rows", n, "Pass more rows.")
 
     def find_missing(self) -> AnyArray:
         """Return a mask of the missing entries, in the shape of the array."""
@@ -133,10 +134,10 @@ class Block:
         if sorts[kind] == "other":
             fix = "Convert it: each argument must be a string or a number."
             return TypeError(f"'{self.argument}' must {must}. Got {got}. {fix}")
-        fix = "Convert the entries to numbers, or all of them to strings."
-        return ArgumentError(
-            self.argument, must, got, REJECTED_DTYPES["M"][1] if sorts[kind] == "date" else fix
-        )
+        fix = REJECTED_DTYPES["M"][1]
+        if sorts[kind] != "date":
+            fix = "Convert the entries to numbers, or all of them to strings."
+        return ArgumentError(self.argument, must, got, fix)
 
     def _text_error(self) -> ArgumentError:
         got, fix = "strings", "Encode them as numbers first; frhsic.TableEncoder does."

@@ -19,14 +19,6 @@ def suspicious_codes(values: Tensor, what: str) -> str | None:
     A code is suspicious where it is the smallest or largest of the ``values`` ``(n,)``, stands in at least
     five rows, and is farther from all other values than the middle 98 % of these are from one another.
     ``what`` is the column as the sentence names it.
-
-    Examples
-    --------
-    >>> import torch
-    >>> suspicious_codes(torch.tensor([18.0, 35, 52, 70, 90] * 9 + [999] * 5), "column 'age'")
-    "999 in 5 rows of column 'age' lies far from all other values. If it stands for no value, read it as \
-missing (missing_values=['999']) and audit again."
-    >>> suspicious_codes(torch.arange(18.0, 91).repeat(9), "column 'age'")
     """
     ordered, counts = values.unique(return_counts=True)
     found: list[tuple[float, int]] = []

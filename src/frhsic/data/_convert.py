@@ -49,27 +49,15 @@ def to_matrix(x: object, *, name: str = "X", min_rows: int = 1, dtype: torch.dty
 
 
 def to_vector(
-    x: object,
-    *,
-    name: str = "y",
-    n_rows: int | None = None,
-    rows_of: str = "X",
-    min_rows: int = 1,
-    dtype: torch.dtype = torch.float64,
+    x: object, *, name: str = "y", n_rows: int | None = None, rows_of: str = "X", min_rows: int = 1
 ) -> Tensor:
     """One column of numbers or booleans (0 and 1) as a finite ``(n,)`` tensor.
 
-    It has ``n_rows`` rows, as the argument ``rows_of`` has, or else at least ``min_rows``. Otherwise this is
-    ``to_matrix`` of a single column.
-
-    Examples
-    --------
-    >>> to_vector([0, 1, 1], n_rows=3)
-    tensor([0., 1., 1.], dtype=torch.float64)
+    It has ``n_rows`` rows, as the argument ``rows_of`` has, or else at least ``min_rows``.
     """
     block = read_column(x, name)
     block.check_rows(n_rows, rows_of, min_rows)
-    return stack([block.to_numbers(dtype)], dtype)[:, 0]
+    return stack([block.to_numbers()], torch.float64)[:, 0]
 
 
 def to_weights(
@@ -105,31 +93,26 @@ def to_weights(
     if negative:
         raise ArgumentError(name, "not be negative", f"{negative} negative weights", "Set them to zero.")
     if not weights.sum() > 0:
-        raise ArgumentError(
-            name, "have a positive sum", "only zeros", "Give at least one row a positive weight."
-        )
+        fix = "Give at least one row a positive weight."
+        raise ArgumentError(name, "have a positive sum", "only zeros", fix)
     return weights
 
 
-def to_groups(groups: object, *, n_rows: int, rows_of: str = "X", name: str = "groups") -> Tensor | None:
+def to_groups(groups: object, *, n_rows: int, rows_of: str = "X") -> Tensor | None:
     """Return the group of each row as a code 0, ..., G - 1 in the order of rows, ``(n,)``; None stays None.
 
     Rows of one group (a person, a household, a branch) may depend on one another; groups may not. When every
     row is a group of its own the result is None too: rows are then independent as they are.
-
-    Examples
-    --------
-    >>> to_groups(["ann", "bob", "ann"], n_rows=3)
-    tensor([0, 1, 0])
     """
     if groups is None:
         return None
-    block = read_column(groups, name)
+    block = read_column(groups, "groups")
     block.check_rows(n_rows, rows_of)
     labels, codes = block.settle().factor()
     if len(labels) < 2:
         fix = "Pass the column that tells independent units apart, such as a customer number."
-        raise ArgumentError(name, "have at least two different labels", f"one in all {n_rows:,} rows", fix)
+        must, got = "have at least two different labels", f"one in all {n_rows:,} rows"
+        raise ArgumentError("groups", must, got, fix)
     if len(labels) == n_rows:
         return None
     # By their first rows, so that what the groups are called changes nothing.
@@ -139,21 +122,16 @@ def to_groups(groups: object, *, n_rows: int, rows_of: str = "X", name: str = "g
 
 def stack(arrays: Sequence[AnyArray], dtype: torch.dtype) -> Tensor:
     """Return columns ``(n,)`` or ``(n, d)`` side by side; a single array keeps its memory."""
-    if len(arrays) == 1:
-        return torch.from_numpy(arrays[0].reshape(len(arrays[0]), -1)).to(dtype)
-    return torch.from_numpy(np.column_stack(arrays)).to(dtype)
+    matrix = arrays[0].reshape(len(arrays[0]), -1) if len(arrays) == 1 else np.column_stack(arrays)
+    return torch.from_numpy(matrix).to(dtype)
 
 
 def _densify(x: Any, name: str) -> AnyArray:
     """Return a scipy sparse matrix as an array, unless that would fill the memory."""
     size = 8.0 * math.prod(x.shape)
     if size > _MOST_DENSE:
-        raise ArgumentError(
-            name,
-            f"take at most {_MOST_DENSE / 2**30:.0f} GB as dense numbers",
-            f"a sparse matrix of shape {tuple(x.shape)}, which takes {size / 2**30:,.0f} GB",
-            "Leave out rare columns, for example with OneHotEncoder(min_frequency=...), "
-            "or pass fewer rows at a time.",
-        )
-    array: AnyArray = x.toarray()
-    return array
+        must = f"take at most {_MOST_DENSE / 2**30:.0f} GB as dense numbers"
+        got = f"a sparse matrix of shape {tuple(x.shape)}, which takes {size / 2**30:,.0f} GB"
+        rare = "Leave out rare columns, for example with OneHotEncoder(min_frequency=...)"
+        raise ArgumentError(name, must, got, f"{rare}, or pass fewer rows at a time.")
+    return x.toarray()

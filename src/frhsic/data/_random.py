@@ -13,11 +13,6 @@ def to_generator(random_state: object = None) -> torch.Generator:
 
     None draws fresh entropy. A numpy ``Generator`` or ``RandomState`` gives a seed and moves on. A torch
     generator is returned as it is.
-
-    Examples
-    --------
-    >>> torch.equal(torch.rand(2, generator=to_generator(7)), torch.rand(2, generator=to_generator(7)))
-    True
     """
     if isinstance(random_state, torch.Generator):
         return random_state
@@ -35,7 +30,6 @@ def to_generator(random_state: object = None) -> torch.Generator:
             f"Got '{type(random_state).__name__}'. Pass an integer for a repeatable result."
         )
     if not 0 <= random_state < 2**63:
-        raise ArgumentError(
-            "random_state", "lie between 0 and 2**63 - 1", "an integer outside", "Pass a smaller one."
-        )
+        must = "lie between 0 and 2**63 - 1"
+        raise ArgumentError("random_state", must, "an integer outside", "Pass a smaller one.")
     return generator.manual_seed(int(random_state))

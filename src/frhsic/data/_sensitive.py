@@ -14,8 +14,6 @@ from frhsic._checks import ArgumentError
 Kind = Literal["continuous", "categorical"]
 Label: TypeAlias = str | bool | int | float
 
-_CONTINUOUS: tuple[Kind, ...] = ("continuous",)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sensitive:
@@ -51,28 +49,24 @@ class Sensitive:
         # Lengths only: training builds one of these for every batch.
         q = self.values.shape[-1] if self.values.ndim == 2 else -1
         if not (q == len(self.names) == len(self.kinds) and len(self.categories) in (0, q)):
-            raise ArgumentError(
-                "values",
-                "be (n, q) with q names and q kinds (and q or no categories)",
-                f"shape {tuple(self.values.shape)}, {len(self.names)} names, {len(self.kinds)} kinds and "
-                f"{len(self.categories)} categories",
-                "Give each column its own name and kind.",
-            )
+            must = "be (n, q) with q names and q kinds (and q or no categories)"
+            counts = f"{len(self.names)} names, {len(self.kinds)} kinds and {len(self.categories)} categories"
+            got = f"shape {tuple(self.values.shape)}, {counts}"
+            raise ArgumentError("values", must, got, "Give each column its own name and kind.")
         if not set(self.kinds) <= {"continuous", "categorical"}:
-            got = list(self.kinds)
+            must = "be 'continuous' or 'categorical' for each column"
             fix = "Numbers are continuous, labels categorical."
-            raise ArgumentError("kinds", "be 'continuous' or 'categorical' for each column", got, fix)
+            raise ArgumentError("kinds", must, list(self.kinds), fix)
 
     @classmethod
     def of(cls, values: Tensor) -> Sensitive:
         """Take a plain tensor ``(n,)`` or ``(n, q)`` as continuous columns "s", or "s0", "s1", ... ."""
         if values.ndim not in (1, 2):
-            raise ArgumentError(
-                "s", "be (n,) or (n, q)", f"shape {tuple(values.shape)}", "Flatten it to one row each."
-            )
+            got = f"shape {tuple(values.shape)}"
+            raise ArgumentError("s", "be (n,) or (n, q)", got, "Flatten it to one row each.")
         values = values.unsqueeze(-1) if values.ndim == 1 else values
-        q = values.shape[1]
-        return cls(values, default_names(q), _CONTINUOUS * q)
+        kinds: list[Kind] = ["continuous"] * values.shape[1]
+        return cls(values, default_names(len(kinds)), tuple(kinds))
 
     def __len__(self) -> int:
         return self.values.shape[0]

@@ -177,9 +177,8 @@ def _choose_kinds(kinds: object, given: Mapping[str, Block]) -> tuple[Kind, ...]
             must = f"name columns among {list_names(list(given))}"
             raise ArgumentError("kinds", must, list_names([key]), "Correct the name.")
         if not isinstance(kind, str) or kind not in ("continuous", "categorical"):
-            raise ArgumentError(
-                "kinds", "be 'continuous' or 'categorical'", list_names([kind]), "Choose one of the two."
-            )
+            must = "be 'continuous' or 'categorical'"
+            raise ArgumentError("kinds", must, list_names([kind]), "Choose one of the two.")
         chosen[str(key)] = cast(Kind, kind)
     return tuple(chosen.values())
 

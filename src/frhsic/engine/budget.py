@@ -36,13 +36,6 @@ class Multipliers:
 
     ``budgets`` holds b for every net but the first, the unconstrained one. For the first tenth of the epochs
     nothing is constrained.
-
-    Examples
-    --------
-    >>> multipliers = Multipliers([0.5], 100, 1, like=torch.zeros(1))
-    >>> multipliers.update(torch.tensor([0.2, 0.2]))  # twice the budget
-    >>> [round(value, 3) for value in multipliers.values]
-    [0.0, 0.283]
     """
 
     def __init__(self, budgets: Sequence[float], steps: int, epochs: int, *, like: Tensor) -> None:
@@ -72,8 +65,7 @@ class Multipliers:
     @property
     def values(self) -> list[float]:
         """The weight of each constraint, zero for the unconstrained net."""
-        found: list[float] = self.weights.tolist()
-        return found
+        return self.weights.tolist()
 
     def state(self) -> dict[str, Tensor]:
         """Return what changes."""
@@ -81,6 +73,5 @@ class Multipliers:
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go back to a state."""
-        self.mu, self.weights, self.factors, self.rest = (
-            state[name].to(old) for name, old in self.state().items()
-        )
+        for name, old in self.state().items():
+            setattr(self, name, state[name].to(old))

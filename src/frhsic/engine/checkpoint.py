@@ -33,13 +33,8 @@ class Checkpoint:
 
     def write(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
         """Replace the file atomically."""
-        head = {
-            "format": KIND,
-            "version": tensorfile.VERSION,
-            "fingerprint": dict(self.fingerprint),
-            "names": sorted(tensors),
-        }
-        tensorfile.write(self.path, tensors, {**document, **head})
+        head = {"format": KIND, "version": tensorfile.VERSION, "names": sorted(tensors)}
+        tensorfile.write(self.path, tensors, {**document, **head, "fingerprint": dict(self.fingerprint)})
 
     def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return what the same run wrote, None if there is no file."""
@@ -56,12 +51,10 @@ class Checkpoint:
             raise tensorfile.TensorFileError("checkpoint", must, "another file", _REMOVE)
         differs = [name for name, value in self.fingerprint.items() if found.get(name) != value]
         if differs:
-            raise ArgumentError(
-                "checkpoint",
-                "be of the same call",
-                f"a file of one that differs in {differs}",
-                "Repeat that call (with an integer random_state) to go on, or remove the file to begin anew.",
-            )
+            got = f"a file of one that differs in {differs}"
+            again = "Repeat that call (with an integer random_state) to go on"
+            fix = f"{again}, or remove the file to begin anew."
+            raise ArgumentError("checkpoint", "be of the same call", got, fix)
         return tensors, document
 
 

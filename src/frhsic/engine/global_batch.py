@@ -87,13 +87,8 @@ class GlobalBatch(nn.Module):
         s = as_sensitive(s)
         self._check_columns(s)
         by_equality = self._by_equality(s)
-        categories = {
-            name: self._union(s.values[:, j], labels)
-            for j, (name, labels) in enumerate(
-                zip(s.names, s.categories or (None,) * len(s.names), strict=True)
-            )
-            if name in by_equality
-        }
+        # In the order of the columns, which all processes share: each column may be an exchange.
+        categories = {name: self._union(s.columns([name])) for name in s.names if name in by_equality}
         if generator is not None:
             # One seed for all, from the generator of the first process.
             own = torch.randint(2**62, (1,), generator=generator).to(s.values.device)
@@ -139,9 +134,8 @@ class GlobalBatch(nn.Module):
     def _evaluate(self, batch: Batch) -> PenaltyValue:
         parts = [self._part(factor, part, batch) for factor, part in self.penalty._parts(batch.rows)]
         measures = self._bind(parts)
-        moments = [
-            measure._moments(part.z, part.s, part.w) for measure, part in zip(measures, parts, strict=True)
-        ]
+        pairs = zip(measures, parts, strict=True)
+        moments = [measure._moments(part.z, part.s, part.w) for measure, part in pairs]
         # Without weights both sums are the same, and the biased form needs only one.
         apart = [batch.weights is not None and measure.debiased for measure in measures]
         flat = [part.n_rows for part in parts]
@@ -149,7 +143,6 @@ class GlobalBatch(nn.Module):
             flat += [x for one in each for x in (one.first, one.second)[: 1 + both]]
         sums = iter(self._add_up(flat))
         counts = [round(next(sums).detach().item()) for _ in parts]
-        total: Tensor | None = None
         values, skipped = [], []
         for part, measure, each, both, n in zip(parts, measures, moments, apart, counts, strict=True):
             reduced = []
@@ -167,20 +160,14 @@ class GlobalBatch(nn.Module):
                     raise ArgumentError("z", must, n, "Use larger batches.")
                 value = measure.of_moments(reduced).to(part.like.dtype)
             values.append(value)
-            total = part.factor * value if total is None else total + part.factor * value
-        assert total is not None  # noqa: S101  (a penalty has at least one term)
-        return PenaltyValue(total, tuple(values), tuple(skipped))
+        return PenaltyValue.add_up([part.factor for part in parts], values, skipped)
 
     def _part(self, factor: float, part: Penalty, batch: Batch) -> _Part:
         """Return the rows of one term, and one of no weight for each category that s may have anywhere."""
         chosen = part._choose(batch, scale_free=False)
         like = chosen.z.float() if chosen.z.dtype in (torch.bfloat16, torch.float16) else chosen.z
         s = chosen.s
-        n = like.shape[-2]
-        for name, size in (("s", len(s)), ("weights", n if chosen.weights is None else len(chosen.weights))):
-            if size != n:
-                fix = "Drop or align the missing rows first."
-                raise ArgumentError(name, f"have {n} rows like 'z'", size, fix)
+        chosen.check_rows()
         x = s.values.double()
         w = torch.ones_like(x[:, 0]) if chosen.weights is None else chosen.weights.to(x)
         count = (w > 0).sum().to(x)
@@ -227,15 +214,11 @@ class GlobalBatch(nn.Module):
         both = self._add_up([w.sum() for *_, w in rules] + [x.sum(dim=-2) for x in sums])
         totals, means = both[: len(rules)], both[len(rules) :]
         means = [mean / total for mean, total in zip(means, totals, strict=True)]
-        variances = self._add_up(
-            [
-                (w[:, None] * (x - mean.unsqueeze(-2)).square()).sum(dim=-2)
-                for (*_, x, w), mean in zip(rules, means, strict=True)
-            ]
-        )
-        for (measure, name, kernel, *_), total, mean, variance in zip(
-            rules, totals, means, variances, strict=True
-        ):
+        pairs = zip(rules, means, strict=True)
+        squares = [w[:, None] * (x - mean.unsqueeze(-2)).square() for (*_, x, w), mean in pairs]
+        variances = self._add_up([x.sum(dim=-2) for x in squares])
+        every = zip(rules, totals, means, variances, strict=True)
+        for (measure, name, kernel, *_), total, mean, variance in every:
             # Two rows with the mean and the variances of all rows: a rule makes the same of both.
             sd = (variance / total).clamp_min(torch.finfo(torch.float64).tiny).sqrt()
             setattr(measure, name, kernel.bind(torch.stack((mean - sd, mean + sd), dim=-2)))
@@ -252,10 +235,12 @@ class GlobalBatch(nn.Module):
         x = x.unsqueeze(-1) if x.ndim < 2 else x
         return all_rows(x[..., rows, :].movedim(-2, 0), self.group).movedim(0, -2)
 
-    def _union(self, column: Tensor, labels: Sequence[object] | None) -> Tensor:
+    def _union(self, column: Sensitive) -> Tensor:
+        """Return the codes that a column has in any process."""
+        (labels,) = column.categories or (None,)
         if labels is not None:
-            return torch.arange(len(labels), dtype=torch.float64, device=column.device)
-        return all_rows(column.double().unique(), self.group).unique()
+            return torch.arange(len(labels), dtype=torch.float64, device=column.values.device)
+        return all_rows(column.values.double().unique(), self.group).unique()
 
     def _by_equality(self, s: Sensitive) -> set[str]:
         """Return the names of the columns that some term compares by equality."""
@@ -300,10 +285,6 @@ def _check_rules(kernel: Kernel) -> None:
     """Raise ArgumentError for rules that no sums over rows resolve."""
     for part, _ in kernel.parts():
         if part.row_rule is not None:
-            raise ArgumentError(
-                "penalty",
-                "have scales that are numbers, or 'scale-free'",
-                part.row_rule,
-                "Call penalty.calibrate(z, prediction, s, freeze=True) in all processes, on rows of every "
-                "category.",
-            )
+            must = "have scales that are numbers, or 'scale-free'"
+            call = "Call penalty.calibrate(z, prediction, s, freeze=True) in all processes"
+            raise ArgumentError("penalty", must, part.row_rule, f"{call}, on rows of every category.")

@@ -43,10 +43,9 @@ class Guards:
     def check_weights(self, net: nn.Module, epoch: int) -> None:
         """Raise TrainingError unless all weights of the net are finite."""
         if not all(bool(torch.isfinite(parameter).all()) for parameter in net.parameters()):
-            raise TrainingError(
-                f"Training stopped in epoch {epoch}: weights are no longer finite, though the loss was. "
-                f"Try a smaller learning_rate (now {self.options.learning_rate:g}) or another penalty."
-            )
+            why = "weights are no longer finite, though the loss was"
+            fix = f"Try a smaller learning_rate (now {self.options.learning_rate:g}) or another penalty."
+            raise TrainingError(f"Training stopped in epoch {epoch}: {why}. {fix}")
 
     def check_runaway(self, losses: list[list[float]], epoch: int) -> None:
         """Raise TrainingError if the losses of the steps of an epoch are far above the first loss."""
@@ -59,15 +58,12 @@ class Guards:
                 raise self._error(epoch, f"step {len(losses) - 1}", why, k)
 
     def _error(self, epoch: int, where: str, why: str, k: int) -> TrainingError:
-        cure = "."
+        fix = f"a smaller learning_rate (now {self.options.learning_rate:g}), training=Training(clip=1.0)"
         if self.options.budgets is not None and k > 0:
-            cure = f" or a larger budget (now {self.options.budgets[k - 1]:g})."
+            fix += f" or a larger budget (now {self.options.budgets[k - 1]:g})"
         elif (lam := self.options.weights[k]) > 0:
-            cure = f" or a smaller lam (now {lam:g})."
-        return TrainingError(
-            f"Training stopped in epoch {epoch}, {where}: {why}. Try a smaller learning_rate "
-            f"(now {self.options.learning_rate:g}), training=Training(clip=1.0){cure}"
-        )
+            fix += f" or a smaller lam (now {lam:g})"
+        return TrainingError(f"Training stopped in epoch {epoch}, {where}: {why}. Try {fix}.")
 
 
 def check_labels(record: Record, rows: Rows, batch_size: int, steps: int) -> None:
@@ -76,20 +72,15 @@ def check_labels(record: Record, rows: Rows, batch_size: int, steps: int) -> Non
     if not often or rows.labels is None:
         return
     fewest = min(int(torch.eq(rows.labels, float(label)).sum()) for label in often)
+    all_skipped = sum(count for _, count in record.skipped) == steps * len(record.terms)
+    if all_skipped and fewest < MIN_ROWS:  # no batch could have them
+        must = f"have {MIN_ROWS} rows of every label that the penalty is given"
+        raise ArgumentError("y", must, f"a label of {fewest} rows", "Pass more rows, or leave out 'given'.")
     enough = math.ceil(2 * MIN_ROWS * len(rows) / max(fewest, 1))
-    error = ArgumentError(
-        "batch_size",
-        f"give every label of y that the penalty is given {MIN_ROWS} rows in most batches",
-        f"{batch_size}, with which a label of {fewest} rows has fewer",
-        f"Use batch_size={min(enough, len(rows))} or leave out 'given'.",
-    )
-    if sum(count for _, count in record.skipped) == steps * len(record.terms):
-        if fewest < MIN_ROWS:  # no batch could have them
-            error = ArgumentError(
-                "y",
-                f"have {MIN_ROWS} rows of every label that the penalty is given",
-                f"a label of {fewest} rows",
-                "Pass more rows, or leave out 'given'.",
-            )
+    must = f"give every label of y that the penalty is given {MIN_ROWS} rows in most batches"
+    got = f"{batch_size}, with which a label of {fewest} rows has fewer"
+    fix = f"Use batch_size={min(enough, len(rows))} or leave out 'given'."
+    error = ArgumentError("batch_size", must, got, fix)
+    if all_skipped:
         raise error
     warnings.warn(str(error), stacklevel=2)

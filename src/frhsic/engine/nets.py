@@ -17,14 +17,7 @@ Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
 class Net(nn.Module):
-    """An encoder and a head: x ``(n, p)`` -> z ``(n, d)`` -> prediction ``(n, k)``.
-
-    Examples
-    --------
-    >>> z, prediction = make_net(3, 1, encoder=(8, 4))(torch.zeros(5, 3))
-    >>> z.shape, prediction.shape
-    (torch.Size([5, 4]), torch.Size([5, 1]))
-    """
+    """An encoder and a head: x ``(n, p)`` -> z ``(n, d)`` -> prediction ``(n, k)``."""
 
     def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
         super().__init__()
@@ -36,19 +29,20 @@ class Net(nn.Module):
         z = self.encoder(x)
         return z, self.head(z)
 
+    def nets(self) -> list[Net]:
+        """Return the net alone, as a stack returns its nets."""
+        return [self]
+
+    def gradients(self) -> list[list[Tensor]]:
+        """Return the gradients of the net, as a stack returns those of its nets."""
+        return [_gradients(self)]
+
 
 class Stack(nn.Module):
     """Nets of one architecture, evaluated together: x ``(n, p)`` -> z ``(m, n, d)`` -> ``(m, n, k)``.
 
     Linear layers with activations between them become batched products; other modules are called one after
     the other, so that every architecture may be stacked. The nets are copied.
-
-    Examples
-    --------
-    >>> nets = [make_net(3, 1, encoder=(8, 4)) for _ in range(2)]
-    >>> z, prediction = Stack(nets)(torch.zeros(5, 3))
-    >>> bool(torch.allclose(z[1], nets[1](torch.zeros(5, 3))[0]))
-    True
     """
 
     def __init__(self, nets: Sequence[Net]) -> None:
@@ -107,18 +101,16 @@ class _Products(nn.Module):
 
     def apart(self) -> list[nn.Module]:
         """Return each module by itself, a copy."""
-        found: list[nn.Module] = []
-        for k in range(self.count):
-            module = copy.deepcopy(self._like[0])
+        found: list[nn.Module] = [copy.deepcopy(self._like[0]) for _ in range(self.count)]
+        for k, module in enumerate(found):
             for own, value in zip(module.parameters(), self.values, strict=True):
                 own.data = value.detach()[k].clone()
-            found.append(module)
         return found
 
     def gradients(self) -> list[list[Tensor]]:
         """Return the gradients of each module, as views."""
-        known = [value.grad for value in self.values if value.grad is not None]
-        return [[grad[k] for grad in known] for k in range(self.count)]
+        stacked = _gradients(self)
+        return [[gradient[k] for gradient in stacked] for k in range(self.count)]
 
 
 class _OneByOne(nn.Module):
@@ -139,10 +131,11 @@ class _OneByOne(nn.Module):
 
     def gradients(self) -> list[list[Tensor]]:
         """Return the gradients of each module."""
-        return [
-            [value.grad for value in module.parameters() if value.grad is not None]
-            for module in self.modules_
-        ]
+        return [_gradients(module) for module in self.modules_]
+
+
+def _gradients(module: nn.Module) -> list[Tensor]:
+    return [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
 
 
 # They act on each number by itself, without parameters or memory.
@@ -234,10 +227,8 @@ def _mlp(sizes: Sequence[int], generator: torch.Generator | None) -> nn.Sequenti
     for fan_in, fan_out in pairwise(sizes):
         # skip_init: the layer must not draw from the global generator first.
         layer = nn.utils.skip_init(nn.Linear, fan_in, fan_out)
-        reach = fan_in**-0.5
-        with torch.no_grad():
-            layer.weight.uniform_(-reach, reach, generator=generator)
-            layer.bias.uniform_(-reach, reach, generator=generator)
+        for values in layer.parameters():  # weights, then biases
+            values.data.uniform_(-(fan_in**-0.5), fan_in**-0.5, generator=generator)
         layers += [layer, nn.SELU()]
     return nn.Sequential(*layers[:-1])
 
@@ -258,8 +249,7 @@ def encoded_width(encoder: nn.Module, inputs: int) -> int:
     if not isinstance(z, Tensor) or z.ndim != 2 or len(z) != 2 or not z.is_floating_point():
         got = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
         must = "return a float tensor of shape (n, d) for n rows"
-        fix = "Flatten what it returns to one row each."
-        raise ArgumentError("encoder", must, f"{got} for 2 rows", fix)
+        raise ArgumentError("encoder", must, f"{got} for 2 rows", "Flatten what it returns to one row each.")
     return z.shape[1]
 
 

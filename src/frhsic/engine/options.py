@@ -17,10 +17,8 @@ def check_path(lams: Sequence[float] | None, budgets: Sequence[float] | None) ->
     """Raise ArgumentError unless exactly one of the two is given and not empty."""
     given = [values for values in (lams, budgets) if values is not None]
     if len(given) != 1 or not len(given[0]):
-        raise ValueError(
-            "'lams' or 'budgets' must be given, one of them and not empty. "
-            f"Got lams={lams!r} and budgets={budgets!r}. Write budgets=[0.5, 0.1]."
-        )
+        got = f"Got lams={lams!r} and budgets={budgets!r}. Write budgets=[0.5, 0.1]."
+        raise ValueError(f"'lams' or 'budgets' must be given, one of them and not empty. {got}")
 
 
 def check_whole(name: str, value: object, usual: int) -> None:
@@ -107,24 +105,15 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """All options of one run: the penalty, its weights or budgets, and how to train.
+    """All options of one run: the penalty, its weights ``lams`` or ``budgets``, and how to train.
 
-    Parameters
-    ----------
-    penalty : Penalty, optional
-        Its scales of S are fixed on all rows, those of Z by ``training.every``. Parameters that it has (an
-        adversary) are ascended, one step for each step of the net.
-    lams : sequence of float, optional
-        The penalty weight of each net. At 0 the penalty is not evaluated. None is a single 0.
-    budgets : sequence of float, optional
-        Instead of ``lams``: the largest dependence of each net as a share of that of an unconstrained net.
-    epochs, batch_size, learning_rate
-    training : Training
+    The scales of S in the penalty are fixed on all rows, those of Z by ``training.every``. Parameters that it
+    has (an adversary) are ascended, one step for each step of the net.
     """
 
     penalty: Penalty | PenaltySum | None = None
-    lams: Sequence[float] | None = None
-    budgets: Sequence[float] | None = None
+    lams: Sequence[float] | None = None  # of each net; at 0 the penalty is not evaluated; None is a single 0
+    budgets: Sequence[float] | None = None  # of each net: a share of the dependence of an unconstrained net
     epochs: int = 200
     batch_size: int = 256
     learning_rate: float = 1e-3

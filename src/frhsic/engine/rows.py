@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import torch
@@ -31,20 +32,13 @@ class Rows:
         return len(self.x)
 
     @property
-    def _parts(self) -> tuple[Any, ...]:
-        return self.x, self.y, self.s, self.weights, self.loss_weights, self.labels
-
-    @property
     def tensors(self) -> list[Tensor]:
         """All values, S last."""
-        found = [part for part in self._parts if isinstance(part, Tensor)]
+        found = [part for part in vars(self).values() if isinstance(part, Tensor)]
         return found if self.s is None else [*found, self.s.values]
 
     def __getitem__(self, index: Tensor) -> Rows:
-        def take(part: Any) -> Any:
-            return None if part is None else part[index]
-
-        return Rows(*map(take, self._parts))
+        return self._change(lambda part: part[index])
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Rows:
         """Move to a device and a floating type; codes of classes stay whole numbers."""
@@ -52,24 +46,21 @@ class Rows:
 
         def move(part: Any) -> Any:
             whole = isinstance(part, Tensor) and not part.is_floating_point()
-            return part if part is None else part.to(device if whole else like)
+            return part.to(device if whole else like)
 
-        return Rows(*map(move, self._parts))
+        return self._change(move)
+
+    def _change(self, change: Callable[[Any], Any]) -> Rows:
+        parts = {name: part for name, part in vars(self).items() if part is not None}
+        return replace(self, **{name: change(part) for name, part in parts.items()})
 
 
 def make_batches(
     n: int, batch_size: int, generator: torch.Generator | None, *, last: Literal["merge", "keep"] = "merge"
 ) -> list[Tensor]:
-    """Return the rows of each batch, in random order if there is a generator, none much too short.
+    """Return the rows of each batch, in random order if there is a generator.
 
-    Examples
-    --------
-    >>> [len(batch) for batch in make_batches(1_000, 256, None)]
-    [256, 256, 256, 232]
-    >>> [len(batch) for batch in make_batches(800, 256, None)]
-    [256, 256, 288]
-    >>> [len(batch) for batch in make_batches(800, 256, None, last="keep")]
-    [256, 256, 256, 32]
+    A last batch of less than half the size joins the one before it, or with "keep" one of less than 4 rows.
     """
     least = MIN_BATCH if last == "keep" else max(MIN_BATCH, batch_size / 2)
     order = torch.arange(n) if generator is None else torch.randperm(n, generator=generator)

@@ -47,9 +47,12 @@ class Run:
         self.count = len(options.weights)
         self.histories: list[list[Record]] = [[] for _ in range(self.count)]
         self.optimizer = torch.optim.Adam(net.parameters(), lr=options.learning_rate)
-        self.objective = Objective(net, loss, rows, options, generator)
+        with own_randomness(generator, rows.x.device):
+            self.objective = Objective(net, loss, rows, options, generator)
         self.guards = Guards(options)
-        self.stopping = None if validation is None else EarlyStopping(validation, options)
+        self.stopping = None
+        if validation is not None:
+            self.stopping = EarlyStopping(validation, options, self.objective, self.guards)
         self.file = None
         if options.training.checkpoint is not None:
             path = Path(options.training.checkpoint)
@@ -62,9 +65,10 @@ class Run:
 
     def run(self) -> list[Trained]:
         """Train to the end, and return the nets, with the best weights if there are held-out rows."""
-        start = 0 if self.file is None else checkpoint.restore(self, self.file)
         epochs, steps = self.options.epochs, len(self.make_batches(None))
-        with Progress("training", epochs * steps) as bar:
+        own = own_randomness(self.generator, self.rows.x.device, draw=True)
+        with own, Progress("training", epochs * steps) as bar:
+            start = 0 if self.file is None else checkpoint.restore(self, self.file)
             bar.advance(start * steps)
             for epoch in range(start, epochs):
                 active = [not self._is_over(k) for k in range(self.count)]
@@ -80,31 +84,28 @@ class Run:
                 due = (epoch + 1) % self.options.training.checkpoint_every == 0
                 if self.file is not None and due and epoch < epochs - 1:
                     self.file.write(*checkpoint.capture(self))
-        if self.file is not None:
-            self.file.path.unlink(missing_ok=True)
-        return self._finish()
+            if self.file is not None:
+                self.file.path.unlink(missing_ok=True)
+            return self._finish()
 
     def _is_over(self, k: int) -> bool:
         return self.stopping is not None and self.stopping.is_over(k, len(self.histories[k]))
 
     def _finish(self) -> list[Trained]:
-        nets = [self.net] if isinstance(self.net, Net) else self.net.nets()
+        nets = self.net.nets()
         epochs = [len(history) - 1 for history in self.histories]
         for k, best in enumerate(() if self.stopping is None else self.stopping.best):
             if best is not None:
                 nets[k].load_state_dict(best.weights)
                 epochs[k] = best.epoch
-        self.net.eval()
-        for net in nets:
+        for net in (self.net, *nets):
             net.eval()
         ratios: Sequence[float | None] = [None] * self.count
         if self.options.budgets is not None:
             ratios = self.objective.measure_relative(nets, self.rows)
         penalties = [self.objective.penalty_of(k, self.net, self.rows) for k in range(self.count)]
-        return [
-            Trained(net, tuple(self.histories[k]), penalties[k], epochs[k], ratios[k])
-            for k, net in enumerate(nets)
-        ]
+        histories = map(tuple, self.histories)
+        return list(map(Trained, nets, histories, penalties, epochs, ratios))
 
     def train_epoch(self, epoch: int, bar: Progress) -> list[Record]:
         """Train on every batch once, and return a record for each net."""
@@ -134,7 +135,7 @@ class Run:
         held_out: list[dict[str, Any]] = [{}] * self.count
         if self.stopping is not None:
             active = [not self._is_over(k) for k in range(self.count)]
-            held_out = self.stopping.validate(self.net, self.objective, self.guards, epoch, relative, active)
+            held_out = self.stopping.validate(self.net, epoch, relative, active)
         return [
             Record(
                 epoch=epoch,
@@ -170,9 +171,6 @@ class Run:
         most = self.options.training.clip
         if most is None:
             return
-        if isinstance(self.net, Net):
-            nn.utils.clip_grad_norm_(self.net.parameters(), most)
-            return
         for gradients in self.net.gradients():
             norm = nn.utils.get_total_norm(gradients)
             for gradient in gradients:
@@ -200,13 +198,12 @@ class _Sums:
 
 
 @contextlib.contextmanager
-def own_randomness(generator: torch.Generator, device: torch.device) -> Iterator[None]:
-    """Seed the caller's modules (dropout) from the generator, and leave the global state as it was."""
+def own_randomness(generator: torch.Generator, device: torch.device, *, draw: bool = False) -> Iterator[None]:
+    """Seed the caller's modules (dropout) with the seed of the generator, or with a number drawn from it.
+
+    The global state is afterwards as it was.
+    """
+    seed = int(torch.randint(2**62, (1,), generator=generator)) if draw else generator.initial_seed() % 2**63
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(generator.initial_seed() % 2**63)
+        torch.manual_seed(seed)
         yield
-
-
-def seed_modules(generator: torch.Generator) -> None:
-    """Set the global seed to one drawn from the generator; to be called within :func:`own_randomness`."""
-    torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))

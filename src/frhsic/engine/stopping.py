@@ -31,8 +31,8 @@ class Best:
 class EarlyStopping:
     """Keeps the best weights of each net and decides when it has stopped improving."""
 
-    def __init__(self, rows: Rows, options: Options) -> None:
-        self.rows, self.options = rows, options
+    def __init__(self, rows: Rows, options: Options, objective: Objective, guards: Guards) -> None:
+        self.rows, self.options, self.objective, self.guards = rows, options, objective, guards
         self.best: list[Best | None] = [None] * len(options.weights)
 
     def is_over(self, k: int, epochs: int) -> bool:
@@ -44,43 +44,34 @@ class EarlyStopping:
 
     @torch.no_grad()
     def validate(
-        self,
-        net: Net | Stack,
-        objective: Objective,
-        guards: Guards,
-        epoch: int,
-        relative: list[float | None],
-        active: list[bool],
+        self, net: Net | Stack, epoch: int, relative: list[float | None], active: list[bool]
     ) -> list[dict[str, Any]]:
         """Return loss and penalty on the held-out rows; keep the weights of active nets that are the best."""
-        losses, penalties, skipped = self._evaluate(net, objective)
-        objectives = [
-            loss + lam * d for loss, lam, d in zip(losses, self.options.weights, penalties, strict=True)
-        ]
-        guards.check_finite(losses, objectives, epoch, "on the held-out rows")
+        losses, penalties, skipped = self._evaluate(net)
+        values = zip(losses, self.options.weights, penalties, strict=True)
+        objectives = [loss + lam * penalty for loss, lam, penalty in values]
+        self.guards.check_finite(losses, objectives, epoch, "on the held-out rows")
         nets: list[Net] = []
         for k, value in enumerate(objectives):
             rank = self._rank(k, value, relative[k])
             best = self.best[k]
             if active[k] and (best is None or rank < best.rank):
-                nets = [net] if isinstance(net, Net) else nets or net.nets()
+                nets = nets or net.nets()
                 weights = {name: value.clone() for name, value in nets[k].state_dict().items()}
                 self.best[k] = Best(epoch, rank, weights)
         return [
             {
                 "validation_loss": losses[k],
-                "validation_penalty": None if objective.fixed_s is None else penalties[k],
+                "validation_penalty": None if self.objective.fixed_s is None else penalties[k],
                 "validation_skipped": tuple(sorted(skipped.items())),
             }
             for k in range(len(losses))
         ]
 
-    def _evaluate(
-        self, net: Net | Stack, objective: Objective
-    ) -> tuple[list[float], list[float], Counter[Label]]:
+    def _evaluate(self, net: Net | Stack) -> tuple[list[float], list[float], Counter[Label]]:
         net.eval()
-        count = len(self.best)
-        losses, penalties = [0.0] * count, [0.0] * count
+        objective = self.objective
+        losses, penalties = [0.0] * len(self.best), [0.0] * len(self.best)
         skipped: Counter[Label] = Counter()
         parts = make_batches(len(self.rows), self.options.batch_size, None)
         for index in parts:

@@ -6,7 +6,7 @@ import copy
 import numbers
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
 
@@ -24,10 +24,10 @@ from frhsic.data import Label, check_aligned, to_generator
 from frhsic.engine.budget import MET
 from frhsic.engine.nets import Net, encoded_width, make_net
 from frhsic.engine.options import Options, Training
-from frhsic.engine.passes import Passes
 from frhsic.engine.record import Record, Trained
 from frhsic.engine.rows import MIN_BATCH, Rows
 from frhsic.engine.run import own_randomness
+from frhsic.engine.train import Passes
 from frhsic.estimators._inputs import Constraint, Inputs, read_x, recode
 from frhsic.estimators._parameters import check_parameters, check_partial
 from frhsic.estimators._scaling import Scalings, fit_sensitive
@@ -98,17 +98,16 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         ----------
         X : array or frame of shape (n, p)
         """
-        return self._forward(X, head=False).numpy()
+        return self._evaluate(X, lambda x: self.encoder_(x)).numpy()
 
-    def _forward(self, X: Any, *, head: bool = True) -> Tensor:
-        """Return the head's output, or z, in float64 on the CPU, chunk by chunk."""
+    def _forward(self, X: Any) -> Tensor:
+        return self._evaluate(X, lambda x: self.head_(self.encoder_(x)))
+
+    def _evaluate(self, X: Any, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return a function of the scaled rows in float64 on the CPU, chunk by chunk."""
         check_is_fitted(self, "encoder_")
-        done = []
         with torch.inference_mode():
-            for part in self._chunks(X):
-                z = self.encoder_(self.scaling_x_.apply(part))
-                done.append(self.head_(z) if head else z)
-        return torch.cat(done)
+            return torch.cat([function(self.scaling_x_.apply(part)) for part in self._chunks(X)])
 
     def _chunks(self, X: Any) -> Iterator[Tensor]:
         """Yield X as a matrix, some rows at a time."""
@@ -139,12 +138,9 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         task = self._task(inputs)
         n = len(task.rows) + (0 if task.validation is None else len(task.validation))
         if self._constraint.penalised and n < _FEW_ROWS:
-            warnings.warn(
-                f"'X' has {n} rows to train on: the dependence on sensitive features of so few is mostly "
-                f"chance, and {self._constraint} acts on chance too. Pass more rows, hundreds if there are.",
-                UserWarning,
-                stacklevel=3,
-            )
+            few = "the dependence on sensitive features of so few is mostly chance"
+            acts = f"{self._constraint} acts on chance too. Pass more rows, hundreds if there are."
+            warnings.warn(f"'X' has {n} rows to train on: {few}, and {acts}", stacklevel=3)
         with own_randomness(task.generator, task.device):
             net, scalings = self._start(task)
             if self.lam is None:
@@ -169,18 +165,14 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if stream is None or any(_differs(now[name], old) for name, old in stream.parameters.items()):
             stream, rows = self._new_stream(inputs)
         else:
-            x = read_x(inputs.X)
-            problem = self._problem(x, inputs)
-            check_aligned(**inputs.columns)
-            rows = make_rows(x, problem, inputs, self._constraint, later=True)
+            _, rows = self._read(inputs, later=True)
         if stream.task.rows.s is not None and (self._constraint.penalised or rows.s is not None):
             rows = replace(rows, s=recode(rows.s, stream.task.rows.s, stream.labels))
         # Lost if training fails in the middle: the next part then continues from the weights before this one.
         self.__dict__.pop("_stream", None)
         stream.records.append(stream.passes.train_on(stream.task.scale(rows, stream.scalings)))
-        net = copy.deepcopy(stream.passes.net)
-        history = tuple(stream.records)
-        done = Trained(net, history, stream.passes.penalty, len(history) - 1)
+        passes, history = stream.passes, tuple(stream.records)
+        done = Trained(copy.deepcopy(passes.net), history, passes.penalty, len(history) - 1)
         self._keep(stream.task, stream.scalings, done)
         self._stream = stream
         return self
@@ -195,22 +187,26 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             net, scalings = self._start(task, again="encoder_" in vars(self))
         rows = task.scale(task.rows, scalings)
         passes = Passes(net, task.problem.loss, rows, options, generator=task.generator)
-        one = torch.arange(1)
-        problem = replace(task.problem, labels=None, class_weights=None)
-        problem = replace(problem, y=None if problem.y is None else problem.y[one])
+        one = torch.arange(1)  # which copies a row, where a slice would hold on to all of them
+        y = None if task.problem.y is None else task.problem.y[one]
+        problem = replace(task.problem, y=y, labels=None, class_weights=None)
         kept = replace(task, rows=task.rows[one], problem=problem, options=options)
         return _Stream(kept, scalings, passes, self.get_params(deep=False)), task.rows
 
-    def _task(self, inputs: Inputs) -> Task:
-        """Convert and check the arguments of ``fit``, and hold out rows."""
+    def _read(self, inputs: Inputs, *, later: bool = False) -> tuple[Problem, Rows]:
+        """Convert and check the arguments of ``fit``, or of a later ``partial_fit``."""
         x = read_x(inputs.X)
         problem = self._problem(x, inputs)
         check_aligned(**inputs.columns)
+        return problem, make_rows(x, problem, inputs, self._constraint, later=later)
+
+    def _task(self, inputs: Inputs) -> Task:
+        """Convert and check the arguments of ``fit``, and hold out rows."""
+        problem, rows = self._read(inputs)
         # The names of columns are read apart: a fit that fails must leave what an earlier one learned.
         columns = BaseEstimator()
         validate_data(columns, inputs.X, skip_check_array=True, reset=True)
         constraint = self._constraint
-        rows = make_rows(x, problem, inputs, constraint)
         generator = to_generator(self.random_state)
         if generator.device.type != "cpu":
             got = f"one on {generator.device}"
@@ -280,12 +276,9 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if before is not None and problem.classes is not None and before.tolist() != problem.classes.tolist():
             must = "have the same classes as before for warm_start=True"
             raise ArgumentError("y", must, "others", "Pass rows of all classes, or set warm_start=False.")
-        new = self._make_net(inputs, problem, torch.Generator())
-        shapes = [
-            {name: tuple(value.shape) for name, value in net.state_dict().items()}
-            for net in (new, Net(self.encoder_, self.head_))
-        ]
-        if shapes[0] != shapes[1]:
+        nets = self._make_net(inputs, problem, torch.Generator()), Net(self.encoder_, self.head_)
+        new, old = ({name: x.shape for name, x in net.state_dict().items()} for net in nets)
+        if new != old:
             must = "be as before for warm_start=True"
             raise ArgumentError("encoder", must, "other layers", "Pass the same, or set warm_start=False.")
 
@@ -321,20 +314,16 @@ def _warn_if_missed(done: Trained, budget: float) -> None:
     """Warn if the dependence that is left is above the budget, or if the loss rose."""
     messages = []
     if done.relative is None:
-        messages.append(
-            "The unconstrained model shows no dependence on these rows: a share of it means nothing. "
-            "Pass lam=0."
-        )
+        nothing = "The unconstrained model shows no dependence on these rows: a share of it means nothing."
+        messages.append(f"{nothing} Pass lam=0.")
     elif done.relative > MET * budget:
-        messages.append(
-            f"The model has {done.relative:.3g} of the dependence of the unconstrained one, above its budget "
-            f"of {budget:g}. Train for more epochs, with larger batches, or allow a larger budget."
-        )
+        found = f"The model has {done.relative:.3g} of the dependence of the unconstrained one"
+        fix = "Train for more epochs, with larger batches, or allow a larger budget."
+        messages.append(f"{found}, above its budget of {budget:g}. {fix}")
     first, kept = done.history[0].loss, done.history[done.best_epoch].loss
     if kept > 1.1 * first:
-        messages.append(
-            f"The loss ended at {kept:.3g}, above the {first:.3g} of the first epoch: a budget of {budget:g} "
-            "leaves nothing to learn from these rows. Allow a larger budget, or train with larger batches."
-        )
+        found = f"The loss ended at {kept:.3g}, above the {first:.3g} of the first epoch"
+        fix = "Allow a larger budget, or train with larger batches."
+        messages.append(f"{found}: a budget of {budget:g} leaves nothing to learn from these rows. {fix}")
     for message in messages:
         warnings.warn(message, ConvergenceWarning, stacklevel=4)

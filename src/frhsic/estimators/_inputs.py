@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.data import Label, Sensitive, to_matrix, to_sensitive
+from frhsic.data import Label, Sensitive, check_length, to_matrix, to_sensitive
 from frhsic.engine.budget import BUDGET
 from frhsic.engine.rows import MIN_BATCH
 
@@ -89,9 +89,7 @@ def read_sensitive(values: Any, n: int, constraint: Constraint, *, later: bool) 
         got = f"{n} sample{'s' if n > 1 else ''}"
         raise ArgumentError("X", f"have at least {MIN_BATCH} rows for {constraint}", got, "Pass more rows.")
     if isinstance(values, Sensitive):
-        if len(values) != n:
-            fix = "Drop or align the missing rows first."
-            raise ArgumentError("sensitive_features", f"have {n} rows like 'X'", len(values), fix)
+        check_length("sensitive_features", len(values), n, "X")
         return values
     if values is not None:
         s = to_sensitive(values, n_rows=n, min_rows=1, allow_constant=later or not penalised)
@@ -100,13 +98,9 @@ def read_sensitive(values: Any, n: int, constraint: Constraint, *, later: bool) 
         return s
     if not penalised:
         return None
-    raise ArgumentError(
-        "sensitive_features",
-        f"be passed to fit for {constraint}",
-        None,
-        "Pass them, or set lam=0. Inside a Pipeline or a search, first call "
-        "sklearn.set_config(enable_metadata_routing=True).",
-    )
+    routing = "first call sklearn.set_config(enable_metadata_routing=True)"
+    fix = f"Pass them, or set lam=0. Inside a Pipeline or a search, {routing}."
+    raise ArgumentError("sensitive_features", f"be passed to fit for {constraint}", None, fix)
 
 
 def _check_categories(s: Sensitive) -> None:
@@ -121,14 +115,13 @@ def _check_categories(s: Sensitive) -> None:
 def recode(s: Sensitive | None, first: Sensitive, labels: dict[str, list[Label]]) -> Sensitive:
     """Return S of a part with a code for each label that is the same in all parts."""
     if s is None or s.names != first.names or s.kinds != first.kinds:
-        got = "none" if s is None else ", ".join(map("{} ({})".format, s.names, s.kinds))
-        raise ArgumentError(
-            "sensitive_features",
-            "have the columns of the first call, "
-            f"{', '.join(map('{} ({})'.format, first.names, first.kinds))}",
-            got,
-            "Pass the same columns; to_sensitive(s, kinds=...) says what they are.",
+        wanted, got = (
+            "none" if one is None else ", ".join(map("{} ({})".format, one.names, one.kinds))
+            for one in (first, s)
         )
+        fix = "Pass the same columns; to_sensitive(s, kinds=...) says what they are."
+        must = f"have the columns of the first call, {wanted}"
+        raise ArgumentError("sensitive_features", must, got, fix)
     values = s.values.clone()
     for j, (name, own) in enumerate(zip(s.names, s.categories or (None,) * len(s.names), strict=True)):
         if own is not None:
@@ -143,10 +136,8 @@ def recode(s: Sensitive | None, first: Sensitive, labels: dict[str, list[Label]]
 def read_target(estimator: object, y: Any) -> NDArray[Any]:
     """Return y as one column."""
     if y is None:
-        raise ValueError(
-            f"'y' must be passed: {type(estimator).__name__} requires y to be passed, but the target y is "
-            "None. Pass one value for each row."
-        )
+        needs = f"{type(estimator).__name__} requires y to be passed, but the target y is None"
+        raise ValueError(f"'y' must be passed: {needs}. Pass one value for each row.")
     return column_or_1d(y, warn=True)
 
 
@@ -207,12 +198,10 @@ def read_class_weights(
     names = classes.tolist()
     unknown = sum(label not in names for label in class_weight)
     if unknown:
-        raise ArgumentError(
-            "class_weight", "have classes of y as keys", f"{unknown} others", "Correct the keys."
-        )
+        must = "have classes of y as keys"
+        raise ArgumentError("class_weight", must, f"{unknown} others", "Correct the keys.")
     by_class = np.array([class_weight.get(label, 1.0) for label in names], dtype=np.float64)
     if not (np.isfinite(by_class).all() and (by_class >= 0).all() and by_class.any()):
-        raise ArgumentError(
-            "class_weight", "hold non-negative numbers, not all zero", "others", "Correct them."
-        )
+        must = "hold non-negative numbers, not all zero"
+        raise ArgumentError("class_weight", must, "others", "Correct them.")
     return torch.from_numpy(by_class[codes])

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from frhsic._checks import ArgumentError
@@ -17,13 +16,7 @@ from frhsic.data import check_aligned, to_vector, to_weights
 from frhsic.engine.nets import binary_cross_entropy, cross_entropy, squared_error
 from frhsic.engine.options import Training
 from frhsic.estimators._base import BaseModel
-from frhsic.estimators._inputs import (
-    Inputs,
-    read_class_weights,
-    read_classes,
-    read_target,
-    settle_classes,
-)
+from frhsic.estimators._inputs import Inputs, read_class_weights, read_classes, read_target, settle_classes
 from frhsic.estimators._task import Problem
 from frhsic.penalty import Penalty, PenaltySum
 
@@ -266,11 +259,8 @@ warm_start, training
 
         Parameters
         ----------
-        X : array or frame of shape (n, p)
-        y : array of shape (n,)
-            Numbers.
-        sensitive_features : array or frame of shape (n,) or (n, q), optional
-        sample_weight : array of shape (n,), optional
+        X, y, sensitive_features, sample_weight
+            As for :meth:`FRHSICClassifier.fit`, but y holds numbers.
         """
         return self._fit(Inputs(X, y, sensitive_features, sample_weight))
 
@@ -342,11 +332,8 @@ warm_start, training
 
         Parameters
         ----------
-        X : array or frame of shape (n, p)
-        y : array of shape (n,), optional
-            Classes, read only where the penalty is given labels of y.
-        sensitive_features : array or frame of shape (n,) or (n, q), optional
-        sample_weight : array of shape (n,), optional
+        X, y, sensitive_features, sample_weight
+            As for :meth:`FRHSICClassifier.fit`, but y is read only where the penalty is given labels of y.
         """
         return self._fit(Inputs(X, y, sensitive_features, sample_weight))
 
@@ -393,12 +380,6 @@ warm_start, training
         sample_weight : array of shape (n,), optional
         """
         check_aligned(X=X, sample_weight=sample_weight)
-        check_is_fitted(self, "encoder_")
-        parts = []
-        with torch.inference_mode():
-            for chunk in self._chunks(X):
-                x = self.scaling_x_.apply(chunk)
-                parts.append((self.head_(self.encoder_(x)) - x).square().mean(dim=1))
-        errors = torch.cat(parts)
+        errors = self._evaluate(X, lambda x: (self.head_(self.encoder_(x)) - x).square().mean(dim=1))
         weights = to_weights(sample_weight, n_rows=len(errors))
         return -float(errors.mean() if weights is None else weights @ errors / weights.sum())

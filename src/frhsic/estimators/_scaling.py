@@ -16,15 +16,7 @@ Rule: TypeAlias = Literal["standard", "minmax", "none"]
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """The map x -> (x - shift) * factor of each column; a column that does not vary becomes zero.
-
-    Examples
-    --------
-    >>> x = torch.tensor([[0.0, 5.0], [4.0, 5.0]], dtype=torch.float64)
-    >>> Scaling.fit(x, "minmax").apply(x)
-    tensor([[0., 0.],
-            [1., 0.]], dtype=torch.float64)
-    """
+    """The map x -> (x - shift) * factor of each column; a column that does not vary becomes zero."""
 
     shift: Tensor
     factor: Tensor
@@ -58,11 +50,8 @@ def fit_sensitive(s: Sensitive, rule: Rule, weights: Tensor | None = None) -> Sc
     """Learn the scaling of the continuous columns; codes of categories stay as they are."""
     scaling = Scaling.fit(s.values, rule, weights)
     categorical = torch.tensor([kind == "categorical" for kind in s.kinds])
-    return replace(
-        scaling,
-        shift=torch.where(categorical, 0.0, scaling.shift),
-        factor=torch.where(categorical, 1.0, scaling.factor),
-    )
+    shift, factor = scaling.shift, scaling.factor
+    return Scaling(torch.where(categorical, 0.0, shift), torch.where(categorical, 1.0, factor))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +71,7 @@ class Scalings:
             y = self.y.apply(y.unsqueeze(-1)).squeeze(-1)
         s = rows.s
         if s is not None and self.s is not None:
-            s = Sensitive(self.s.apply(s.values), s.names, s.kinds, s.categories)
-        weights, loss_weights = (
-            None if w is None else w / w.mean() for w in (rows.weights, rows.loss_weights)
-        )
+            s = replace(s, values=self.s.apply(s.values))
+        both = rows.weights, rows.loss_weights
+        weights, loss_weights = (None if w is None else w / w.mean() for w in both)
         return Rows(self.x.apply(rows.x), y, s, weights, loss_weights, rows.labels)

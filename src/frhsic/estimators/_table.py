@@ -154,9 +154,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ArgumentError("scaling", must, list_names([self.scaling]), "Choose one.")
         most: object = self.max_categories
         if isinstance(most, bool) or not isinstance(most, numbers.Integral) or most < 1:
-            raise ArgumentError(
-                "max_categories", "be an integer of at least 1", list_names([most]), "Pass 100, say."
-            )
+            must = "be an integer of at least 1"
+            raise ArgumentError("max_categories", must, list_names([most]), "Pass 100, say.")
 
     def _remember(self, columns: list[_Number | _Labels], named: bool) -> Self:
         self.columns_ = tuple(columns)
@@ -169,22 +168,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _match(self, named: bool, table: dict[str, Block]) -> list[Block]:
         """Put columns into the order of ``fit``: by name, or by position if ``fit`` saw no names."""
         names = [column.name for column in self.columns_]
+        must = "'X' must have the columns of 'fit'"
         if self._named and not named:
-            must = f"have the column names of 'fit', {list_names(names)}"
-            raise ArgumentError("X", must, "a table without names", "Pass a frame or a dict of columns.")
+            own = f"have the column names of 'fit', {list_names(names)}"
+            raise ArgumentError("X", own, "a table without names", "Pass a frame or a dict of columns.")
         if self._named:
             absent = [name for name in names if name not in table]
             extra = [name for name in table if name not in names]
             if absent or extra:
-                raise ValueError(
-                    f"'X' must have the columns of 'fit'. Absent: {list_names(absent) or 'none'}; "
-                    f"unknown: {list_names(extra) or 'none'}. Add, drop or rename columns."
-                )
+                found = f"Absent: {list_names(absent) or 'none'}; unknown: {list_names(extra) or 'none'}"
+                raise ValueError(f"{must}. {found}. Add, drop or rename columns.")
         elif len(table) != len(names):
-            raise ValueError(
-                f"'X' must have the columns of 'fit'. X has {len(table)} features, but TableEncoder is "
-                f"expecting {len(names)} features as input. Pass the same columns in the same order."
-            )
+            wanted = f"TableEncoder is expecting {len(names)} features as input"
+            found = f"X has {len(table)} features, but {wanted}"
+            raise ValueError(f"{must}. {found}. Pass the same columns in the same order.")
         return [table[name] for name in names] if self._named else list(table.values())
 
 
@@ -204,9 +201,8 @@ class _Number:
         if missing.all():
             x = np.full(len(missing), self.median)
         elif block.array.dtype == object:
-            raise ArgumentError(
-                "X", f"hold numbers{block.place} as in 'fit'", "labels", "Convert the column to numbers."
-            )
+            must = f"hold numbers{block.place} as in 'fit'"
+            raise ArgumentError("X", must, "labels", "Convert the column to numbers.")
         else:
             x = np.where(missing, self.median, block.to_numbers())
         if self.scale == 0.0:
@@ -233,9 +229,8 @@ class _Labels:
     def encode(self, block: Block) -> _Floats:
         block, missing = _settle_gaps(block)
         if not missing.all() and block.array.dtype != object:
-            must = f"hold labels{block.place} as in 'fit'"
-            fix = "Convert the column to strings or categories."
-            raise ArgumentError("X", must, "numbers or booleans", fix)
+            must, got = f"hold labels{block.place} as in 'fit'", "numbers or booleans"
+            raise ArgumentError("X", must, got, "Convert the column to strings or categories.")
         code = {category: j for j, category in enumerate(self.categories)}
         codes = np.full(len(missing), len(self.categories) if self.missing else -1)
         codes[~missing] = [code.get(text, -1) for text in _texts(block.array[~missing])]
@@ -317,7 +312,7 @@ def _restore(entry: object, j: int) -> _Number | _Labels:
     where = f"hold in 'columns[{j}]'"
     if isinstance(entry, dict) and entry.get("kind") == "numeric":
         plain = _fields(entry, _NUMERIC, where)
-        number = _Number(plain["name"], plain["median"], plain["center"], plain["scale"])
+        number = _Number(**{key: value for key, value in plain.items() if key != "kind"})
         finite = all(map(math.isfinite, (number.median, number.center, number.scale)))
         _demand(finite and number.scale >= 0, f"{where} finite numbers and no negative 'scale'", "others")
         # What stands for a missing number must itself be an accepted one.
@@ -327,11 +322,8 @@ def _restore(entry: object, j: int) -> _Number | _Labels:
     plain = _fields(entry, _CATEGORICAL, where)
     categories = plain["categories"]
     _demand(plain["kind"] == "categorical", f"{where} the kind 'numeric' or 'categorical'", "another")
-    _demand(
-        len(categories) > 0 and all(type(v) is str for v in categories),
-        f"{where} categories of text",
-        "others",
-    )
+    texts = len(categories) > 0 and all(type(v) is str for v in categories)
+    _demand(texts, f"{where} categories of text", "others")
     _demand(all(a < b for a, b in pairwise(categories)), f"{where} sorted and distinct categories", "others")
     return _Labels(plain["name"], tuple(categories), plain["missing"])
 
@@ -339,11 +331,8 @@ def _restore(entry: object, j: int) -> _Number | _Labels:
 def _fields(x: Any, fields: dict[str, type], where: str) -> dict[str, Any]:
     """Take a dict with exactly these keys, each value of exactly its type: JSON makes no other."""
     wanted = ", ".join(f"'{key}' ({kind.__name__})" for key, kind in fields.items())
-    _demand(
-        type(x) is dict and {key: type(v) for key, v in x.items()} == fields,
-        f"{where} a dict of {wanted}",
-        f"another '{type(x).__name__}'",
-    )
+    exact = type(x) is dict and {key: type(v) for key, v in x.items()} == fields
+    _demand(exact, f"{where} a dict of {wanted}", f"another '{type(x).__name__}'")
     return x
 
 

@@ -17,10 +17,9 @@ from frhsic.data import split_labels, to_weights
 from frhsic.dependence import HSIC
 from frhsic.engine.nets import Loss, Net
 from frhsic.engine.options import Options
-from frhsic.engine.path import train_path
 from frhsic.engine.record import Trained
 from frhsic.engine.rows import Rows
-from frhsic.engine.train import train
+from frhsic.engine.train import train, train_path
 from frhsic.estimators._inputs import Constraint, Inputs, read_sensitive
 from frhsic.estimators._scaling import Scaling, Scalings, fit_sensitive
 from frhsic.kernels import Gaussian

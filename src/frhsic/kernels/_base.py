@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Columns = tuple[int, ...]
 Parts = Iterator[tuple["Kernel", Columns | None]]
+Factors = Iterator[tuple["Kernel | None", Columns, float]]
 Tiles = Callable[[slice, slice], Tensor]
 
 
@@ -86,15 +87,11 @@ class Kernel(ABC):
         """Whether linear functions are in its RKHS."""
         return False
 
-    @property
-    def by_equality(self) -> bool:
-        """Whether it is one for equal rows and zero for others."""
-        return False
+    by_equality = False
+    """Whether it is one for equal rows and zero for others."""
 
-    @property
-    def by_distance(self) -> bool:
-        """Whether centring leaves -|x - y| / 2 of it, for rows that ``standard_rows`` returns."""
-        return False
+    by_distance = False
+    """Whether centring leaves -|x - y| / 2 of it, for rows that ``standard_rows`` returns."""
 
     @property
     def row_rule(self) -> str | None:
@@ -108,12 +105,9 @@ class Kernel(ABC):
         ArgumentError where there is none: the feature maps of Laplace and energy kernels are only Hölder of
         order 1/2, and a bandwidth that is a rule has none yet.
         """
-        raise ArgumentError(
-            "kernel",
-            "have a Lipschitz feature map and numbers as bandwidths",
-            repr(self),
-            "Use Gaussian, Matern or InverseMultiquadric kernels, fixed with calibrate(..., freeze=True).",
-        )
+        must = "have a Lipschitz feature map and numbers as bandwidths"
+        fix = "Use Gaussian, Matern or InverseMultiquadric kernels, fixed with calibrate(..., freeze=True)."
+        raise ArgumentError("kernel", must, repr(self), fix)
 
     def standard_rows(self, x: Tensor) -> Tensor:
         """Return the rows that a simple kernel compares: moved, whitened, over the bandwidth."""
@@ -140,33 +134,33 @@ class Kernel(ABC):
 
         ArgumentError about the argument ``name`` if it has none.
         """
-        raise ArgumentError(
-            name,
+        must = (
             "be Gaussian, Laplace, Matern, InverseMultiquadric or Linear, a multiple or sum of these, or a "
-            "product of Gaussians: others have no features here",
-            repr(self),
-            "Use HSIC, which takes any.",
+            "product of Gaussians: others have no features here"
         )
+        raise ArgumentError(name, must, repr(self), "Use HSIC, which takes any.")
 
     def split_equality(self, width: int) -> tuple[Columns, Kernel | None, float]:
         """Return the columns that a product compares by equality alone, the rest of it, and its factor.
 
         None: there is no rest. A Delta inside a sum is not taken out.
         """
+        from frhsic.kernels._composed import OnColumns
+
         exact: set[int] = set()
         rest: list[Kernel] = []
-        factor = self._factors(tuple(range(width)), 1.0, exact, rest)
-        return tuple(sorted(exact)), reduce(mul, rest) if rest else None, factor
+        total = 1.0
+        for kernel, columns, factor in self._factors(tuple(range(width))):
+            total *= factor
+            if kernel is not None and kernel.by_equality:
+                exact.update(columns)
+            elif kernel is not None:
+                rest.append(OnColumns(kernel, columns))
+        return tuple(sorted(exact)), reduce(mul, rest) if rest else None, total
 
-    def _factors(self, columns: Columns, factor: float, exact: set[int], rest: list[Kernel]) -> float:
-        """Sort the factors of a product into columns compared by equality and others; return the number."""
-        if self.by_equality:
-            exact.update(columns)
-        else:
-            from frhsic.kernels._composed import OnColumns
-
-            rest.append(OnColumns(self, columns))
-        return factor
+    def _factors(self, columns: Columns) -> Factors:
+        """Yield the factors of a product: kernels with their columns, and numbers (None: no kernel)."""
+        yield self, columns, 1.0
 
     @property
     def is_exponential(self) -> bool:
@@ -207,14 +201,9 @@ class Kernel(ABC):
     def __mul__(self, other: Kernel | float) -> Product | Scaled:
         from frhsic.kernels._composed import Product, Scaled
 
-        if isinstance(other, Kernel):
-            return Product(self, other)
-        return Scaled(self, other)
+        return Product(self, other) if isinstance(other, Kernel) else Scaled(self, other)
 
-    def __rmul__(self, other: float) -> Scaled:
-        from frhsic.kernels._composed import Scaled
-
-        return Scaled(self, other)
+    __rmul__ = __mul__
 
 
 def check_kernel(kernel: Kernel | None, name: str) -> Kernel | None:

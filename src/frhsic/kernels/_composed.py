@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import mul
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.kernels._base import Columns, Kernel, Parts, Tiles
+from frhsic.data import Kind
+from frhsic.kernels._base import Columns, Factors, Kernel, Parts, Tiles
 from frhsic.kernels._gaussian import least_exponent
-from frhsic.kernels.scale import held
+from frhsic.kernels._plain import Delta
+from frhsic.kernels._radial import Gaussian
+from frhsic.kernels.scale import Rule, held
 from frhsic.kernels.spectral import Term
 
 
@@ -25,61 +30,54 @@ class _Composed(Kernel, ABC):
         """Return its value, given those of the kernels that it is made of."""
 
     @property
-    def _inside(self) -> tuple[Kernel, ...]:
-        return tuple(value for value in vars(self).values() if isinstance(value, Kernel))
+    def _inside(self) -> dict[str, Kernel]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, Kernel)}
 
     def _take(self, x: Tensor) -> Tensor:
         """Return the columns that the kernels inside see."""
         return x
 
+    def _combine_each(self, value: Callable[[Kernel], Any]) -> Any:
+        return self._combine(*map(value, self._inside.values()))
+
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the Gram matrices of the kernels inside, combined, shape ``(..., n, m)``."""
-        value: Tensor = self._combine(*(k.gram(self._take(a), self._take(b)) for k in self._inside))
-        return value
+        a, b = self._take(a), self._take(b)
+        return self._combine_each(lambda kernel: kernel.gram(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return the diagonals of the kernels inside, combined, shape ``(..., n)``."""
-        value: Tensor = self._combine(*(kernel.diagonal(self._take(x)) for kernel in self._inside))
-        return value
+        return self._combine_each(lambda kernel: kernel.diagonal(self._take(x)))
 
     def tiles(self, x: Tensor) -> Tiles:
-        """Return the blocks of the kernels inside, combined."""
-        inside = [kernel.tiles(self._take(x)) for kernel in self._inside]
+        inside = [kernel.tiles(self._take(x)) for kernel in self._inside.values()]
         return lambda rows, columns: self._combine(*(tile(rows, columns) for tile in inside))
 
     @property
     def bound(self) -> float:
-        """The bounds of the kernels inside, combined."""
-        return float(self._combine(*(kernel.bound for kernel in self._inside)))
-
-    def _changed(self, change: Callable[[Kernel, Tensor], Kernel], x: Tensor) -> Self:
-        """Return the same of changed kernels, each on the columns of x that it sees."""
-        own = ((name, kernel) for name, kernel in vars(self).items() if isinstance(kernel, Kernel))
-        return replace(self, **{name: change(kernel, self._take(x)) for name, kernel in own})
+        return float(self._combine_each(lambda kernel: kernel.bound))
 
     @property
     def fixed(self) -> bool:
-        """Whether all kernels inside are."""
-        return all(kernel.fixed for kernel in self._inside)
+        return all(kernel.fixed for kernel in self._inside.values())
 
     @property
     def anchored(self) -> bool:
-        """Whether all kernels inside are."""
-        return all(kernel.anchored for kernel in self._inside)
+        return all(kernel.anchored for kernel in self._inside.values())
 
     @property
     def is_standard(self) -> bool:
-        """Whether all kernels inside are."""
-        return all(kernel.is_standard for kernel in self._inside)
+        return all(kernel.is_standard for kernel in self._inside.values())
+
+    @property
+    def has_linear(self) -> bool:
+        return any(kernel.has_linear for kernel in self._inside.values())
 
     def parts(self, columns: Columns | None = None) -> Parts:
-        """Yield the parts of all kernels inside."""
-        for kernel in self._inside:
+        for kernel in self._inside.values():
             yield from kernel.parts(columns)
 
     def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
-        """Bind the kernels inside."""
-        return self._changed(lambda kernel, rows: kernel.bind(rows, weights), x)
+        rows = self._take(x)
+        return replace(self, **{name: kernel.bind(rows, weights) for name, kernel in self._inside.items()})
 
     def calibrate(
         self,
@@ -89,12 +87,9 @@ class _Composed(Kernel, ABC):
         generator: torch.Generator | None = None,
         freeze: bool = False,
     ) -> Self:
-        """Calibrate the kernels inside."""
-
-        def change(kernel: Kernel, rows: Tensor) -> Kernel:
-            return kernel.calibrate(rows, weights=weights, generator=generator, freeze=freeze)
-
-        return self._changed(change, x)
+        options: Any = {"weights": weights, "generator": generator, "freeze": freeze}
+        fixed = {name: kernel.calibrate(self._take(x), **options) for name, kernel in self._inside.items()}
+        return replace(self, **fixed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +124,6 @@ class Sum(_Pair):
     def lipschitz(self) -> float:
         """The root of the sum of both squares."""
         return math.hypot(self.left.lipschitz, self.right.lipschitz)
-
-    @property
-    def has_linear(self) -> bool:
-        """Whether one of them has."""
-        return self.left.has_linear or self.right.has_linear
 
     def terms(self, columns: Columns | None, factor: float, name: str) -> list[Term]:
         """Return the summands of both."""
@@ -196,23 +186,15 @@ class Product(_Pair):
                 return [Term(one.factor * other.factor, one.law, one.sides + other.sides)]
         return super().terms(columns, factor, name)
 
-    def _factors(self, columns: Columns, factor: float, exact: set[int], rest: list[Kernel]) -> float:
-        factor = self.left._factors(columns, factor, exact, rest)
-        return self.right._factors(columns, factor, exact, rest)
+    has_linear = False
+
+    def _factors(self, columns: Columns) -> Factors:
+        yield from self.left._factors(columns)
+        yield from self.right._factors(columns)
 
 
 @dataclass(frozen=True, eq=False)
-class _Around(_Composed, ABC):
-    kernel: Kernel
-
-    @property
-    def has_linear(self) -> bool:
-        """Whether the kernel inside has."""
-        return self.kernel.has_linear
-
-
-@dataclass(frozen=True, eq=False)
-class Scaled(_Around):
+class Scaled(_Composed):
     """A positive multiple of a kernel, written ``2.0 * k``.
 
     Parameters
@@ -229,13 +211,13 @@ class Scaled(_Around):
     0.5
     """
 
+    kernel: Kernel
     factor: float
 
     def __post_init__(self) -> None:
         if not 0 < self.factor < math.inf:
-            raise ArgumentError(
-                "factor", "be a positive number", repr(self.factor), "Multiply kernels by numbers above 0."
-            )
+            fix = "Multiply kernels by numbers above 0."
+            raise ArgumentError("factor", "be a positive number", repr(self.factor), fix)
 
     def _combine(self, *values: Any) -> Any:
         return self.factor * values[0]
@@ -262,12 +244,13 @@ class Scaled(_Around):
         """Return the scaled summands of the kernel inside."""
         return self.kernel.terms(columns, factor * self.factor, name)
 
-    def _factors(self, columns: Columns, factor: float, exact: set[int], rest: list[Kernel]) -> float:
-        return self.kernel._factors(columns, factor * self.factor, exact, rest)
+    def _factors(self, columns: Columns) -> Factors:
+        yield None, (), self.factor
+        yield from self.kernel._factors(columns)
 
 
 @dataclass(frozen=True, eq=False)
-class OnColumns(_Around):
+class OnColumns(_Composed):
     """A kernel that looks at some columns only: k(x[columns], y[columns]).
 
     Parameters
@@ -283,6 +266,7 @@ class OnColumns(_Around):
     6.0
     """
 
+    kernel: Kernel
     columns: tuple[int, ...]
 
     def _take(self, x: Tensor) -> Tensor:
@@ -322,5 +306,29 @@ class OnColumns(_Around):
         """Return the summands of the kernel inside on the chosen columns."""
         return self.kernel.terms(self._among(columns), factor, name)
 
-    def _factors(self, columns: Columns, factor: float, exact: set[int], rest: list[Kernel]) -> float:
-        return self.kernel._factors(self._among(columns), factor, exact, rest)
+    def _factors(self, columns: Columns) -> Factors:
+        return self.kernel._factors(self._among(columns))
+
+
+def default_kernel(kinds: Sequence[Kind], bandwidth: float | Rule | Sequence[float] = "median") -> Kernel:
+    """Return the product over columns of a Gaussian for each continuous and a Delta for each categorical one.
+
+    Parameters
+    ----------
+    kinds : sequence of {"continuous", "categorical"}
+    bandwidth : float, rule or sequence of float, default="median"
+        Of the Gaussians: one for all, or one for each column.
+
+    Examples
+    --------
+    >>> default_kernel(["continuous"])
+    Gaussian(bandwidth='median', whiten=False)
+    """
+    sigmas = [bandwidth] * len(kinds) if isinstance(bandwidth, (str, float, int)) else list(bandwidth)
+    parts: list[Kernel] = [
+        Gaussian(sigma) if kind == "continuous" else Delta()
+        for kind, sigma in zip(kinds, sigmas, strict=True)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return reduce(mul, (OnColumns(part, (j,)) for j, part in enumerate(parts)))

@@ -131,11 +131,7 @@ class _Composable(torch.autograd.Function):
         info: Any, in_dims: tuple[int | None, ...], x: Tensor, M: Tensor, rate: float | None, factor: float
     ) -> tuple[Tensor, int]:
         # A stack of models is what the function takes anyway.
-        x = (
-            x.unsqueeze(0).expand(info.batch_size, *x.shape)
-            if in_dims[0] is None
-            else x.movedim(in_dims[0], 0)
-        )
+        x = x.expand(info.batch_size, *x.shape) if in_dims[0] is None else x.movedim(in_dims[0], 0)
         if in_dims[1] is not None:
             M = M.movedim(in_dims[1], 0)
             M = M.reshape(len(M), *(1,) * (x.ndim - M.ndim), *M.shape[1:])

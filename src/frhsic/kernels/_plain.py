@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
+from frhsic.kernels import scale
 from frhsic.kernels._base import Columns, Kernel
 from frhsic.kernels.fused import apply_fused
-from frhsic.kernels.scale import distances, distances_by_product, stretch, weighted_mean, whitening
+from frhsic.kernels.scale import distances, distances_by_product
 from frhsic.kernels.spectral import Term
 
 
@@ -22,42 +23,29 @@ class _Anchored(Kernel, ABC):
     origin: Tensor | None = None
 
     def standard_rows(self, x: Tensor) -> Tensor:
-        """Return rows seen from the origin, whitened."""
         if self.whiten is True:
-            raise ArgumentError(
-                "whiten",
-                "be resolved before the kernel is evaluated",
-                "the rule whiten=True",
-                "Fix it on data first: kernel.calibrate(x, freeze=True).",
-            )
-        if self.origin is not None:
-            x = x - self.origin.to(x)
-        return x @ self.whiten.to(x) if isinstance(self.whiten, Tensor) else x
+            must = "be resolved before the kernel is evaluated"
+            raise ArgumentError("whiten", must, "the rule whiten=True", scale.FIX_RULE)
+        return scale.move(x, self.origin, self.whiten)
 
     def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
-        """Resolve the whitening and move the origin to the mean row.
-
-        Centred Gram matrices do not depend on the origin; at the mean row their entries cancel least.
-        """
-        transform = whitening(x, weights) if self.whiten is True else self.whiten
-        origin = weighted_mean(x.detach(), weights) if self.origin is None else self.origin
+        transform = scale.whitening(x, weights) if self.whiten is True else self.whiten
+        # Centred Gram matrices do not depend on the origin; at the mean row their entries cancel least.
+        origin = scale.weighted_mean(x.detach(), weights) if self.origin is None else self.origin
         return replace(self, whiten=transform, origin=origin)
 
     bound = float("inf")
 
     @property
     def fixed(self) -> bool:
-        """Whether the whitening is a matrix or absent; the origin does not matter once centred."""
-        return self.whiten is not True
+        return self.whiten is not True  # the origin does not matter once centred
 
     @property
     def anchored(self) -> bool:
-        """Whether the origin is a point, not the mean row of what comes."""
         return self.origin is not None
 
     @property
     def row_rule(self) -> str | None:
-        """A whitening that is a rule."""
         return "whiten=True" if self.whiten is True else None
 
 
@@ -100,9 +88,7 @@ class Linear(_Anchored):
     @property
     def lipschitz(self) -> float:
         """The norm of the whitening, one without it."""
-        if not self.fixed:
-            return super().lipschitz
-        return stretch(self.whiten)
+        return scale.stretch(self.whiten) if self.fixed else super().lipschitz
 
     def terms(self, columns: Columns | None, factor: float, name: str) -> list[Term]:  # noqa: ARG002
         """Return the columns themselves."""
@@ -114,10 +100,8 @@ class Energy(_Anchored):
 
     Parameters
     ----------
-    whiten : bool, default=False
-        Evaluate on whitened rows.
-    origin : Tensor of shape (d,) or None, default=None
-        The point from which norms are measured; HSIC does not depend on it.
+    whiten, origin
+        As for :class:`Linear`; norms are measured from the origin.
 
     Examples
     --------
@@ -141,10 +125,10 @@ class Energy(_Anchored):
     def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
         """Return -factor/2 sum_ij M_ij |x_i - x_j|, shape ``(...)``: rows of M sum to zero, so norms drop."""
         x = self.standard_rows(x)
-        if x.requires_grad and torch.is_grad_enabled():
-            value = apply_fused(_Distances, x, M, factor)
-            if value is not None:
-                return value
+        in_graph = x.requires_grad and torch.is_grad_enabled()
+        value = apply_fused(_Distances, x, M, factor) if in_graph else None
+        if value is not None:
+            return value
         return (distances(x, x) * M).sum(dim=(-2, -1)) * (-0.5 * factor)
 
     by_distance = True

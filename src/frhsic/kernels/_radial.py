@@ -10,26 +10,11 @@ import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
+from frhsic.kernels import scale
 from frhsic.kernels._base import Columns, Kernel, Tiles
 from frhsic.kernels._gaussian import gaussian_inner, least_exponent
-from frhsic.kernels.scale import (
-    Rule,
-    distances,
-    exponent,
-    held,
-    median_bandwidth,
-    scale_free_bandwidth,
-    stretch,
-    weighted_mean,
-    whitening,
-)
-from frhsic.kernels.spectral import (
-    GaussianLaw,
-    NormalProductLaw,
-    SpectralLaw,
-    StudentLaw,
-    Term,
-)
+from frhsic.kernels.scale import Rule, distances, exponent, held
+from frhsic.kernels.spectral import GaussianLaw, NormalProductLaw, SpectralLaw, StudentLaw, Term
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +29,9 @@ class _Radial(Kernel, ABC):
         if isinstance(sigma, Tensor) or sigma in ("median", "scale-free"):
             return
         if isinstance(sigma, str) or not 0 < sigma < float("inf"):
-            raise ArgumentError(
-                "bandwidth",
-                "be a positive number, 'median' or 'scale-free'",
-                repr(sigma),
-                "Leave it out for the median of the pairwise distances.",
-            )
+            must = "be a positive number, 'median' or 'scale-free'"
+            fix = "Leave it out for the median of the pairwise distances."
+            raise ArgumentError("bandwidth", must, repr(sigma), fix)
 
     @property
     @abstractmethod
@@ -61,20 +43,14 @@ class _Radial(Kernel, ABC):
         """Return the kernel with bandwidth rate^(-1/2)."""
 
     def _whitened(self, x: Tensor) -> Tensor:
-        if self._origin is not None:
-            x = x - self._origin.to(x)
-        return x @ self.whiten.to(x) if isinstance(self.whiten, Tensor) else x
+        return scale.move(x, self._origin, self.whiten)
 
     def _rate(self) -> float:
         """Return 1 / sigma^2 for a number; bandwidths that are tensors divide the rows instead."""
         if not self.fixed:
             rule = self.bandwidth if isinstance(self.bandwidth, str) else "whiten=True"
-            raise ArgumentError(
-                "bandwidth",
-                "be a number before the kernel is evaluated",
-                f"the rule {rule!r}",
-                "Fix it on data first: kernel.calibrate(x, freeze=True).",
-            )
+            must, fix = "be a number before the kernel is evaluated", scale.FIX_RULE
+            raise ArgumentError("bandwidth", must, f"the rule {rule!r}", fix)
         return 1.0 if self._divides else float(self.bandwidth) ** -2
 
     @property
@@ -90,34 +66,28 @@ class _Radial(Kernel, ABC):
             return x / float(self.bandwidth)
         sigma = self.bandwidth.to(x)
         if sigma.ndim and sigma.shape != x.shape[:-2]:
-            raise ArgumentError(
-                "bandwidth",
-                f"be a number, or one for each model of a stack of {tuple(x.shape[:-2])}",
-                tuple(sigma.shape),
-                "Calibrate on the models that are evaluated.",
-            )
+            must = f"be a number, or one for each model of a stack of {tuple(x.shape[:-2])}"
+            fix = "Calibrate on the models that are evaluated."
+            raise ArgumentError("bandwidth", must, tuple(sigma.shape), fix)
         return x / sigma[..., None, None]
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the Gram matrix, shape ``(..., n, m)``; the bandwidth must be a number by now."""
         rate = self._rate()
         rows = self._rows(a)
         return self._profile(rows, rows if b is a else self._rows(b), rate)
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return ones, shape ``(..., n)``."""
         return torch.ones_like(x[..., 0])
 
     def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
-        """Resolve whitening, then the bandwidth, on the rows of x."""
         if self.fixed:
             return self
-        transform = whitening(x, weights) if self.whiten is True else self.whiten
-        fixed = replace(self, whiten=transform, _origin=weighted_mean(x.detach(), weights))
+        transform = scale.whitening(x, weights) if self.whiten is True else self.whiten
+        fixed = replace(self, whiten=transform, _origin=scale.weighted_mean(x.detach(), weights))
         if isinstance(self.bandwidth, str):
             x = fixed._whitened(x)
             free = self.bandwidth == "scale-free"
-            sigma = scale_free_bandwidth(x, weights) if free else median_bandwidth(x)
+            sigma = scale.scale_free_bandwidth(x, weights) if free else scale.median_bandwidth(x)
             fixed = replace(fixed, bandwidth=sigma)
         return fixed
 
@@ -129,13 +99,11 @@ class _Radial(Kernel, ABC):
         generator: torch.Generator | None = None,
         freeze: bool = False,
     ) -> Self:
-        """Fix ``"median"`` on the rows of x; with ``freeze`` also ``"scale-free"`` and the whitening."""
-        x = x.detach()
-        fixed = self
+        x, fixed = x.detach(), self
         if self.bandwidth == "median":
-            centred = x - weighted_mean(x, weights)
-            seen = centred @ whitening(x, weights) if self.whiten is True else self._whitened(x)
-            sigma = median_bandwidth(seen, generator)
+            centred = x - scale.weighted_mean(x, weights)
+            seen = centred @ scale.whitening(x, weights) if self.whiten is True else self._whitened(x)
+            sigma = scale.median_bandwidth(seen, generator)
             fixed = replace(self, bandwidth=sigma.item() if sigma.ndim == 0 else sigma)
         return fixed.bind(x, weights) if freeze else fixed
 
@@ -143,7 +111,6 @@ class _Radial(Kernel, ABC):
 
     @property
     def fixed(self) -> bool:
-        """Whether bandwidth and whitening are numbers."""
         return self.whiten is not True and not isinstance(self.bandwidth, str)
 
     @property
@@ -161,10 +128,9 @@ class _Radial(Kernel, ABC):
         variance = self.law.variance
         if not (self.fixed and variance < float("inf")):
             return super().lipschitz
-        return variance**0.5 * stretch(self.whiten) / float(self.bandwidth)
+        return variance**0.5 * scale.stretch(self.whiten) / float(self.bandwidth)
 
     def standard_rows(self, x: Tensor) -> Tensor:
-        """Return whitened rows over the bandwidth."""
         return self._rows(x) * self._rate() ** 0.5
 
     @property
@@ -174,7 +140,6 @@ class _Radial(Kernel, ABC):
         return 1.0 / float(self.bandwidth) if plain else None
 
     def terms(self, columns: Columns | None, factor: float, name: str) -> list[Term]:  # noqa: ARG002
-        """Return waves of the kernel's frequencies."""
         return [Term(factor, self.law, ((columns or (), self),))]
 
 
@@ -207,10 +172,7 @@ class Gaussian(_Radial):
     def _profile(self, a: Tensor, b: Tensor, rate: float) -> Tensor:
         return exponent(a, b, rate, least_exponent(a)).exp_()
 
-    @property
-    def is_exponential(self) -> bool:
-        """True."""
-        return True
+    is_exponential = True
 
     def log_gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return -|a_i - b_j|^2 / (2 bandwidth^2), shape ``(..., n, m)``."""
@@ -256,10 +218,8 @@ class Laplace(_Radial):
 
     Parameters
     ----------
-    bandwidth : float, "median" or "scale-free", default="median"
-        sigma, by the rules of :class:`Gaussian`.
-    whiten : bool, default=False
-        Evaluate on whitened rows.
+    bandwidth, whiten
+        As for :class:`Gaussian`.
 
     Examples
     --------
@@ -283,10 +243,8 @@ class Matern(_Radial):
 
     Parameters
     ----------
-    bandwidth : float, "median" or "scale-free", default="median"
-        sigma, by the rules of :class:`Gaussian`.
-    whiten : bool, default=False
-        Evaluate on whitened rows.
+    bandwidth, whiten
+        As for :class:`Gaussian`.
     nu : {1.5, 2.5}, default=1.5
         Smoothness: functions of the RKHS have nu + d / 2 square integrable derivatives.
 
@@ -320,10 +278,8 @@ class InverseMultiquadric(_Radial):
 
     Parameters
     ----------
-    bandwidth : float, "median" or "scale-free", default="median"
-        sigma, by the rules of :class:`Gaussian`.
-    whiten : bool, default=False
-        Evaluate on whitened rows.
+    bandwidth, whiten
+        As for :class:`Gaussian`.
 
     Examples
     --------

@@ -22,27 +22,20 @@ from frhsic.kernels._base import Kernel
 
 def has_document(kernel: Kernel) -> bool:
     """Return whether the kernel is made of those of ``frhsic.kernels`` alone."""
-    return type(kernel) in _classes().values() and all(
-        has_document(value) for value in vars(kernel).values() if isinstance(value, Kernel)
-    )
+    inside = [value for value in vars(kernel).values() if isinstance(value, Kernel)]
+    return type(kernel) in _classes().values() and all(map(has_document, inside))
 
 
 def describe_kernel(kernel: Kernel) -> dict[str, Any]:
     """Return a kernel as JSON; raise ArgumentError if it is not made of those of ``frhsic.kernels``."""
     if type(kernel) not in _classes().values():
-        raise ArgumentError(
-            "kernel_z' and 'kernel_s",
-            "be kernels of frhsic, which bytes can name",
-            type(kernel).__name__,
-            "Build one of frhsic.kernels.",
-        )
-    values = {field.name: getattr(kernel, field.name) for field in fields(kernel)}  # type: ignore[arg-type]
-    # Private fields are what calibrate learned: absent before.
+        must, fix = "be kernels of frhsic, which bytes can name", "Build one of frhsic.kernels."
+        raise ArgumentError("kernel_z' and 'kernel_s", must, type(kernel).__name__, fix)
+    # The fields of a kernel are all that it holds. Private ones are what calibrate learned: absent before.
+    held = {name: value for name, value in vars(kernel).items() if name[0] != "_" or value is not None}
     return {
         "class": type(kernel).__name__,
-        "arguments": {
-            name: _plain(value) for name, value in values.items() if name[0] != "_" or value is not None
-        },
+        "arguments": {name: _plain(value) for name, value in held.items()},
     }
 
 
@@ -64,12 +57,8 @@ def read_kernel(document: Any) -> Kernel:
 
 def _classes() -> Mapping[str, type[Kernel]]:
     """Return the public kernels by name."""
-    public = ((name, getattr(kernels, name)) for name in kernels.__all__)
-    return {
-        name: thing
-        for name, thing in public
-        if isinstance(thing, type) and issubclass(thing, Kernel) and thing is not Kernel
-    }
+    public = {name: getattr(kernels, name) for name in kernels.__all__ if name != "Kernel"}
+    return {name: thing for name, thing in public.items() if isinstance(thing, type)}
 
 
 def _plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ Rule = Literal["median", "scale-free"]
 MEDIAN_ROWS = 2_000
 # Squared distances below this share of the squared norms are not left to cancelling.
 CLOSE = 1e-3
+FIX_RULE = "Fix it on data first: kernel.calibrate(x, freeze=True)."
 _WIDE = 16  # columns from which one product is quicker than pair by pair
 
 
@@ -31,6 +32,13 @@ def weighted_mean(x: Tensor, weights: Tensor | None) -> Tensor:
     if weights is None:
         return x.mean(dim=-2, keepdim=True)
     return (weights[:, None] * x).sum(dim=-2, keepdim=True)
+
+
+def move(x: Tensor, origin: Tensor | None, whiten: bool | Tensor) -> Tensor:
+    """Return rows seen from the origin, whitened by a matrix if there is one."""
+    if origin is not None:
+        x = x - origin.to(x)
+    return x @ whiten.to(x) if isinstance(whiten, Tensor) else x
 
 
 def exponent(a: Tensor, b: Tensor, rate: float = 1.0, least: float = -torch.inf) -> Tensor:
@@ -158,21 +166,16 @@ def whitening(x: Tensor, weights: Tensor | None) -> Tensor:
     """
     n, d = x.shape[-2:]
     if n < d + 2:
-        raise ArgumentError(
-            "whiten",
-            f"have at least d + 2 = {d + 2} rows: fewer are equally far apart once whitened",
-            n,
-            "Use more rows or whiten=False.",
-        )
+        must = f"have at least d + 2 = {d + 2} rows: fewer are equally far apart once whitened"
+        raise ArgumentError("whiten", must, n, "Use more rows or whiten=False.")
     eps = torch.finfo(x.dtype).eps
     mean = weighted_mean(x, weights)
     x = x - mean
-    w = torch.full_like(x[..., :1], 1.0 / x.shape[-2]) if weights is None else weights[:, None]
+    w = torch.full_like(x[..., :1], 1.0 / n) if weights is None else weights[:, None]
     sd = (w * x.square()).sum(dim=-2, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny ** 0.5).sqrt()
     sd = torch.where(sd > 10.0 * eps * mean.abs(), sd, torch.inf)  # a constant column but for rounding
     x = x / sd
     correlation = (w * x).mT @ x
-    ridge = (100.0 * d * eps) * torch.eye(d, dtype=x.dtype, device=x.device)
-    root = torch.linalg.cholesky(correlation + ridge)
-    eye = torch.eye(d, dtype=x.dtype, device=x.device).expand_as(root)
-    return torch.linalg.solve_triangular(root, eye, upper=False).mT / sd.mT
+    eye = torch.eye(d, dtype=x.dtype, device=x.device)
+    root = torch.linalg.cholesky(correlation + (100.0 * d * eps) * eye)
+    return torch.linalg.solve_triangular(root, eye.expand_as(root), upper=False).mT / sd.mT

@@ -42,10 +42,8 @@ class SpectralLaw(ABC):
         """Return at most m frequencies of one column with their masses, if there is a rule for them."""
         return None
 
-    @property
-    def closed_under_products(self) -> bool:
-        """Whether a product of kernels on their own columns, each of this law, has this law on all."""
-        return False
+    closed_under_products = False
+    """Whether a product of kernels on their own columns, each of this law, has this law on all."""
 
 
 @dataclass(frozen=True)
