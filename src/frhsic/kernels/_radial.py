@@ -85,9 +85,10 @@ class _Radial(Kernel, ABC):
         transform = scale.whitening(x, weights) if self.whiten is True else self.whiten
         fixed = replace(self, whiten=transform, _origin=scale.weighted_mean(x.detach(), weights))
         if isinstance(self.bandwidth, str):
-            x = fixed._whitened(x)
-            free = self.bandwidth == "scale-free"
-            sigma = scale.scale_free_bandwidth(x, weights) if free else scale.median_bandwidth(x)
+            if self.bandwidth == "scale-free":
+                sigma = scale.scale_free_bandwidth(fixed._whitened(x), weights)
+            else:
+                sigma = scale.median_bandwidth(fixed._whitened(scale.median_rows(x)))
             fixed = replace(fixed, bandwidth=sigma)
         return fixed
 
@@ -99,13 +100,15 @@ class _Radial(Kernel, ABC):
         generator: torch.Generator | None = None,
         freeze: bool = False,
     ) -> Self:
-        x, fixed = x.detach(), self
-        if self.bandwidth == "median":
-            centred = x - scale.weighted_mean(x, weights)
-            seen = centred @ scale.whitening(x, weights) if self.whiten is True else self._whitened(x)
-            sigma = scale.median_bandwidth(seen, generator)
-            fixed = replace(self, bandwidth=sigma.item() if sigma.ndim == 0 else sigma)
-        return fixed.bind(x, weights) if freeze else fixed
+        x = x.detach()
+        if self.bandwidth != "median":
+            return self.bind(x, weights) if freeze else self
+        moved = self
+        if self.whiten is True:
+            origin = scale.weighted_mean(x, weights)
+            moved = replace(self, whiten=scale.whitening(x, weights), _origin=origin)
+        sigma = scale.median_bandwidth(moved._whitened(scale.median_rows(x, generator)))
+        return replace(moved if freeze else self, bandwidth=sigma.item() if sigma.ndim == 0 else sigma)
 
     bound = 1.0
 

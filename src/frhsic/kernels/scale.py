@@ -107,19 +107,26 @@ def _pair_by_pair(a: Tensor, b: Tensor) -> Tensor:
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
 
 
-def median_bandwidth(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Return the lower median of the pairwise distances between rows of x, one for each leading index.
+def median_rows(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Return the rows whose distances have the median: all, or above 2,000 a random subsample of 2,000.
 
-    Above 2,000 rows a random subsample of 2,000 is used (``generator=None`` draws it from seed 0, so that
-    calling twice gives the same number). When half of the pairs coincide the median of the others is taken;
-    when all do, 1.
+    ``generator=None`` draws it from seed 0, so that calling twice gives the same number.
     """
-    x = x.detach()
     n = x.shape[-2]
-    if n > MEDIAN_ROWS:
-        generator = generator or torch.Generator().manual_seed(0)
-        rows = torch.randperm(n, generator=generator, device=generator.device)[:MEDIAN_ROWS].to(x.device)
-        x, n = x[..., rows, :], MEDIAN_ROWS
+    if n <= MEDIAN_ROWS:
+        return x.detach()
+    generator = generator or torch.Generator().manual_seed(0)
+    rows = torch.randperm(n, generator=generator, device=generator.device)[:MEDIAN_ROWS]
+    return x.detach()[..., rows.to(x.device), :]
+
+
+def median_bandwidth(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Return the lower median of the distances between :func:`median_rows`, one for each leading index.
+
+    When half of the pairs coincide the median of the others is taken; when all do, 1.
+    """
+    x = median_rows(x, generator)
+    n = x.shape[-2]
     # At unit size, or the squares of very small and very large numbers would leave the floats.
     size = x.abs().amax(dim=(-2, -1), keepdim=True)
     size = torch.where(size > 0, size, 1.0)
@@ -172,7 +179,7 @@ def whitening(x: Tensor, weights: Tensor | None) -> Tensor:
     mean = weighted_mean(x, weights)
     x = x - mean
     w = torch.full_like(x[..., :1], 1.0 / n) if weights is None else weights[:, None]
-    sd = (w * x.square()).sum(dim=-2, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny ** 0.5).sqrt()
+    sd = (w.mT @ x.square()).clamp_min(torch.finfo(x.dtype).tiny ** 0.5).sqrt()
     sd = torch.where(sd > 10.0 * eps * mean.abs(), sd, torch.inf)  # a constant column but for rounding
     x = x / sd
     correlation = (w * x).mT @ x
