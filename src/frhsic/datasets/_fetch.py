@@ -38,9 +38,8 @@ class File:
     Parameters
     ----------
     copies : mapping of str to str
-        File names under which it is recognised in a data folder, each with the sha256 of that file. The
-        first is the plain content, as the source publishes it; a name in ``.gz`` is the same content,
-        packed.
+        File names in a data folder, each with its sha256: the plain content first, as the source publishes
+        it; a name in ``.gz`` is the same content, packed.
     urls : tuple of str
         Where the content can be downloaded, tried in turn. An address in ``.zip`` holds it as a member.
     """
@@ -80,19 +79,17 @@ def read_file(file: File, *, data_home: PathLike | None, cache: bool) -> bytes:
     for url in file.urls:
         try:
             content = download(url)
-        except OSError as error:  # requests' errors are OSErrors, the answers 404 and 500 among them
-            reasons.append(f"{url} failed with {type(error).__name__}: {error}")
-            continue
-        try:
             if url.endswith(".zip"):
                 content = zip_member(content, lambda name: name == file.name, url)
             content = _check_digest(content, file.copies[file.name], file.name, url)
+        except OSError as error:  # requests' errors are OSErrors, the answers 404 and 500 among them
+            reasons.append(f"{url} failed with {type(error).__name__}: {error}")
         except ValueError as error:
             wrong = error
-            continue
-        if cache:
-            _keep(folder / file.name, content)
-        return content
+        else:
+            if cache:
+                _keep(folder / file.name, content)
+            return content
     if wrong is not None:
         raise wrong
     raise _missing_error(file.copies, file.urls, folder, reasons)
@@ -110,10 +107,8 @@ def read_converted(
 ) -> bytes:
     """Return the small table that ``convert`` makes of a large official file whose checksum is not known.
 
-    ``convert(content, where)`` raises for a file of another structure. The table is kept as
-    ``kept`` (in ``.gz``, whose own checksum guards it from then on); the official file is taken from the
-    data folder under the name ``raw``, else from ``url``. ``instead`` names files that would have served as
-    well, for the message.
+    ``convert(content, where)`` raises for a file of another structure. ``raw`` names the official file in the
+    data folder, ``kept`` the table (in ``.gz``, which has a checksum), ``instead`` other files for the error.
     """
     folder = data_folder(data_home)
     if (folder / kept).is_file():
