@@ -13,11 +13,4 @@ from frhsic.sources._tables import check_suffix as check_suffix
 from frhsic.sources._tables import column_names as column_names
 from frhsic.sources._tables import read_table, write_table
 
-__all__ = [
-    "Source",
-    "open_source",
-    "open_sql",
-    "read_table",
-    "shuffle",
-    "write_table",
-]
+__all__ = ["Source", "open_source", "open_sql", "read_table", "shuffle", "write_table"]

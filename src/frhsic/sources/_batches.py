@@ -126,9 +126,9 @@ def _list_paths(where: Any) -> list[str] | None:
             )
         files += inside
     files.sort()
-    real = [path if is_url(path) else os.path.realpath(path) for path in files]
     seen: set[str] = set()
-    for path, target in zip(files, real, strict=True):
+    for path in files:
+        target = path if is_url(path) else os.path.realpath(path)
         if target in seen:
             got = f"'{redact_url(path)}' twice, as it is or through a link"
             raise ArgumentError("where", "name each file once", got, "Leave one out.")
@@ -184,18 +184,16 @@ def _cut_pieces(
     schema, pieces = None, []
     for header in headers:
         schema = _join_schema(schema, header, columns, paths[0])
+        name, groups = redact_url(header.path), header.groups or ()
         piece = partial(Piece, fingerprint=header.fingerprint, path=header.path, form=header.form)
-        cuts = _cut_groups(header.groups or (), piece_rows)
+        cuts = _cut_groups(groups, piece_rows)
         if len(cuts) < 2:
-            pieces.append(
-                piece(redact_url(header.path), rows=None if header.groups is None else sum(header.groups))
-            )
+            pieces.append(piece(name, rows=None if header.groups is None else sum(groups)))
             continue
         first = 0
         for start, stop in cuts:
-            rows = sum((header.groups or ())[start:stop])
-            name = f"{redact_url(header.path)}[{start}:{stop}]"
-            pieces.append(piece(name, rows=rows, first_row=first, row_groups=(start, stop)))
+            rows, cut = sum(groups[start:stop]), f"{name}[{start}:{stop}]"
+            pieces.append(piece(cut, rows=rows, first_row=first, row_groups=(start, stop)))
             first += rows
     if all(piece.rows == 0 for piece in pieces):
         got = f"0 rows, in {len(paths)} files"
@@ -283,13 +281,10 @@ def _fits(whole: Any, group: int, columns: Sequence[str]) -> bool:
 
 
 def _csv(file: Any, form: Form, schema: pa.Schema | None = None, placeholders: tuple[str, ...] = ()) -> Any:
-    import pyarrow.csv
-
     types = None if schema is None else dict(zip(schema.names, schema.types, strict=True))
-    parse, convert = csv_options(form, None if types is None else list(types), types, placeholders)
-    read = pyarrow.csv.ReadOptions(encoding=form.encoding, block_size=_BLOCK, use_threads=False)
-    plain = _unpack(file, form)
-    return pyarrow.csv.open_csv(plain, read_options=read, parse_options=parse, convert_options=convert)
+    columns = None if types is None else list(types)
+    options = csv_options(form, columns, types, placeholders, block_size=_BLOCK, use_threads=False)
+    return import_pyarrow("pyarrow.csv").open_csv(_unpack(file, form), **options)
 
 
 def _ipc(file: Any, form: Form, columns: list[str] | None = None) -> Any:
