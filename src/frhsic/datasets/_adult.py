@@ -85,7 +85,6 @@ def fetch_adult(
         weight=("fnlwgt", columns["fnlwgt"]),
         as_frame=as_frame,
         task="classification",
-        codes=False,
         description=read_description("adult"),
     )
     return (bunch.data, bunch.target) if return_X_y else bunch

@@ -80,10 +80,8 @@ def fetch_compas(
         ("two_year_recid", target),
         sensitive=sensitive,
         categorical=_CATEGORIES,
-        weight=None,
         as_frame=as_frame,
         task="classification",
-        codes=False,
         description=_frame.read_description("compas"),
     )
     bunch.decile_score = _frame.pack_series("decile_score", score, as_frame)

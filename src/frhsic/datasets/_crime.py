@@ -92,11 +92,8 @@ def fetch_crime(
         columns,
         (_TARGET, target),
         sensitive=sensitive,
-        categorical=(),
-        weight=None,
         as_frame=as_frame,
         task="regression",
-        codes=False,
         description=read_description("crime"),
     )
     return (bunch.data, bunch.target) if return_X_y else bunch

@@ -33,18 +33,11 @@ NEW_FILE = "may have released a new file: compare its documentation before you u
 
 @dataclass(frozen=True)
 class File:
-    """A file known by checksum.
+    """A file known by checksum."""
 
-    Parameters
-    ----------
-    copies : mapping of str to str
-        File names in a data folder, each with its sha256: the plain content first, as the source publishes
-        it; a name in ``.gz`` is the same content, packed.
-    urls : tuple of str
-        Where the content can be downloaded, tried in turn. An address in ``.zip`` holds it as a member.
-    """
-
+    # The sha256 of each file name in a data folder: first the content as it is published, then packed (.gz).
     copies: Mapping[str, str]
+    # Where the content can be downloaded, tried in turn. An address in .zip holds it as a member.
     urls: tuple[str, ...] = ()
 
     @property
@@ -153,7 +146,6 @@ def zip_member(content: bytes, wanted: Callable[[str], bool], where: PathLike) -
 
 
 def parse_csv(content: bytes, dtype: type = np.float64) -> dict[str, NDArray[Any]]:
-    """Return the columns of a CSV of numbers by name."""
     header, *lines = content.decode("ascii").splitlines()
     values: NDArray[Any] = np.loadtxt(lines, delimiter=",", dtype=dtype, ndmin=2)
     return dict(zip(header.split(","), values.T, strict=True))

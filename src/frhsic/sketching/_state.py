@@ -64,10 +64,8 @@ class State:
 
     @property
     def grids(self) -> dict[str, Grid]:
-        """The grids that there are, by their names."""
-        return {
-            name: grid for name, grid in (("line", self.line), ("scores", self.scores)) if grid is not None
-        }
+        named = {"line": self.line, "scores": self.scores}
+        return {name: grid for name, grid in named.items() if grid is not None}
 
     # Values of the columns of s
 
@@ -77,7 +75,6 @@ class State:
         return [j for j, values in enumerate(self.values) if values is not None]
 
     def n_values(self, j: int) -> int:
-        """Return how many values of a column are known."""
         values = self.values[j]
         return 0 if values is None else len(values)
 
@@ -159,7 +156,6 @@ class State:
     # Whole states
 
     def copy(self) -> State:
-        """Return a state that does not change with this one."""
         twin = State.__new__(State)
         twin.__dict__.update(self.__dict__)
         twin.values = list(self.values)
@@ -168,7 +164,6 @@ class State:
         return twin
 
     def merge(self, other: State) -> None:
-        """Add the sums of another state of the same plan."""
         other = other.copy()
         unions: dict[int, Values] = {}
         for j, pair in enumerate(zip(self.values, other.values, strict=True)):
