@@ -13,7 +13,7 @@ from frhsic.runners._engines import Engine, Local
 from frhsic.runners._partials import Partials
 from frhsic.runners._work import Job, SourceColumns, Unit
 from frhsic.sketching import HSICSketch
-from frhsic.sources import Piece, Source
+from frhsic.sources import Piece, Source, cut_runs
 
 # Rows of a unit of work, about a second, but at most so many units: their sketches of some megabytes each are
 # sent, written and added up. Neither depends on the engine, which must not change the result.
@@ -182,14 +182,7 @@ def _join_pieces(pieces: Sequence[Piece]) -> list[Unit]:
     """Join neighbours to units of enough rows; a piece of unknown size is a unit."""
     sizes = [_ROWS if piece.rows is None else piece.rows for piece in pieces]
     enough = max(_ROWS, -(-sum(sizes) // _UNITS))
-    units: list[Unit] = []
-    start = size = 0
-    for stop, more in enumerate(sizes, 1):
-        size += more
-        if size >= enough or stop == len(pieces):
-            units.append(tuple(pieces[start:stop]))
-            start, size = stop, 0
-    return units
+    return [tuple(pieces[start:stop]) for start, stop in cut_runs(sizes, enough)]
 
 
 class _Tree:

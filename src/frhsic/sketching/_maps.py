@@ -123,12 +123,8 @@ class FeatureMap:
         return max(part.reach for part in self.parts)
 
     @property
-    def width_with_norms(self) -> int:
-        """The number of columns, that of k(x, x) among them where it varies."""
-        return self.width + (self.diagonal is None)
-
-    @property
     def scale_with_norms(self) -> Tensor:
+        """The scales, that of k(x, x) among them where it varies."""
         return self.scale if self.diagonal is not None else torch.cat((self.scale, self.scale.new_ones(1)))
 
     def standard(self, x: Tensor) -> Tensor:

@@ -152,6 +152,17 @@ def check_count(name: str, value: object) -> None:
         raise ArgumentError(name, "be a positive whole number", repr(value), "Try the default.")
 
 
+def cut_runs(sizes: Sequence[int], least: int) -> list[tuple[int, int]]:
+    """Cut a row of sizes into runs (start, stop) that each add up to ``least`` or more, but for the last."""
+    cuts, start, size = [], 0, 0
+    for stop, more in enumerate(sizes, 1):
+        size += more
+        if size >= least or stop == len(sizes):
+            cuts.append((start, stop))
+            start, size = stop, 0
+    return cuts
+
+
 def _check_unchanged(piece: Piece) -> None:
     if piece.path and fingerprint_file(piece.path) != piece.fingerprint:
         got = "a file that has changed since"
