@@ -383,7 +383,7 @@ class HSICSketch:
         moments = sums.moments()
         effective = float(moments.first[0, 0].square() / moments.second[0, 0])
         if estimator == "unbiased" and effective < 4.0 - 1e-9:
-            must = "have brought at least 4 rows, or weighted rows worth as many, for estimator='unbiased'"
+            must = "have brought at least 4 rows for estimator='unbiased', or weighted rows worth as many"
             raise ArgumentError("update", must, f"{effective:.3g}", "Add rows.")
         value = hsic_of_sums(*moments, estimator)
         if normalized:
