@@ -78,16 +78,9 @@ def write(
 ) -> None:
     """Replace the file at ``path`` in one step: a reader finds the old one or the new one, whole.
 
-    ``tensors`` and ``document`` are those of :func:`pack`. As with ``open``, links are followed, a file that
-    exists keeps its permissions and a new one gets those of the umask. A killed process may leave
-    ``.frhsic-*.tmp`` beside it.
-
-    Raises
-    ------
-    TensorFileError
-        If ``read`` would not read the file. Nothing is written then.
-    OSError
-        If the disk fails. The old file stays.
+    As with ``open``, links are followed, a file that exists keeps its permissions and a new one gets those of
+    the umask. A killed process may leave ``.frhsic-*.tmp`` beside it. TensorFileError if ``read`` would not
+    read the file, and OSError if the disk fails: the old file stays.
 
     Examples
     --------
@@ -104,9 +97,7 @@ def write(
         file.write(data)
 
 
-def pack(
-    tensors: Mapping[str, Tensor], document: Mapping[str, object], *, version: int | None = None
-) -> bytes:
+def pack(tensors: Mapping[str, Tensor], document: Mapping[str, object], *, version: int = VERSION) -> bytes:
     """Return tensors and a document as bytes. Equal input gives equal bytes.
 
     Parameters
@@ -116,8 +107,8 @@ def pack(
     document : mapping
         JSON, with ``"format"`` (the kind) and ``"version"``, without ``"sha256"``. Tuples come back as lists
         and numbers that are keys as strings.
-    version : int, optional
-        What ``"version"`` must be; by default ``VERSION``.
+    version : int, default=VERSION
+        What ``"version"`` must be.
     """
     for name, x in tensors.items():
         _check_name(name, "tensors")
@@ -126,20 +117,18 @@ def pack(
             got = f"{x.dtype}, {x.layout} on {x.device}" if isinstance(x, Tensor) else type(x).__name__
             must = "be dense and float32, float64, int64, uint8 or bool"
             raise TensorFileError("tensors", must, got, "Convert them first.")
+    whole = {"sha256": _NO_DIGEST, **document}
     try:
-        text = json.dumps(
-            {"sha256": _NO_DIGEST, **document}, sort_keys=True, allow_nan=False, ensure_ascii=False
-        )
+        text = json.dumps(whole, sort_keys=True, allow_nan=False, ensure_ascii=False)
         raw = text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         got = f"a {type(error).__name__} from writing it so"
         raise TensorFileError("document", "be JSON", got) from None
     _check_document(_decode(raw, "document"), None, version, "document")
     # Clones, since the library does not take tensors that share memory (tied weights).
-    packed = {
-        name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in tensors.items()
-    }
-    data = safetensors.torch.save(dict(sorted(packed.items())), {"frhsic": text})
+    plain = torch.contiguous_format
+    packed = {name: tensors[name].detach().cpu().clone(memory_format=plain) for name in sorted(tensors)}
+    data = safetensors.torch.save(packed, {"frhsic": text})
     n = _header_length(data[:8], len(data), "tensors")
     _check_header(data[8 : 8 + n], len(data) - 8 - n, None, version, "tensors")
     if "sha256" in document or data[8 : 8 + n].count(rb"\"sha256\": ") != 1:
@@ -152,34 +141,17 @@ def read(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the document of a file that ``write`` wrote, bit for bit.
 
-    Parameters
-    ----------
-    path : str or path
-        A regular file; links are followed.
-    kind : str
-        What the document's ``"format"`` must be.
-    finite : bool, default=True
-        Raise TensorFileError for NaN and infinity in the tensors. False is for checkpoints, whose state may
-        hold an infinite best loss; a model with such weights is broken.
-
-    Returns
-    -------
-    tensors : dict of str to Tensor
-        By sorted names, on the CPU; each owns its memory and may be written to.
-    document : dict
-        Plain JSON. Beyond ``"format"`` and ``"version"`` its contents are the caller's to check.
-
-    Raises
-    ------
-    TensorFileError
-        Whatever is wrong with the file, a missing one included.
+    Tensors are on the CPU by sorted names, and own their memory. Of the document, ``"format"``, which must be
+    ``kind``, and ``"version"`` are checked; the rest is the caller's to check. ``finite=False`` is for
+    checkpoints, whose state may hold an infinite best loss; a model with such weights is broken.
+    TensorFileError is whatever is wrong with the file, a missing one included.
     """
     data, document = _load(os.fspath(path), kind)
     return _read_tensors(data, document, finite, "path"), document
 
 
 def unpack(
-    data: bytes, *, kind: str, version: int | None = None, finite: bool = True
+    data: bytes, *, kind: str, version: int = VERSION, finite: bool = True
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the document of bytes that ``pack`` returned, with the checks of ``read``."""
     n = _header_length(data[:8], len(data), "data")
@@ -200,7 +172,7 @@ def _load(path: str, kind: str) -> tuple[bytes, dict[str, Any]]:
             n = _header_length(start, status.st_size, "path")
             n_rest = status.st_size - 8 - n
             header = file.read(n)
-            document = _check_header(header, n_rest, kind, None, "path")
+            document = _check_header(header, n_rest, kind, VERSION, "path")
             data = b"".join((start, header, file.read(n_rest)))
     except TensorFileError:
         raise
@@ -260,7 +232,7 @@ def _header_length(start: bytes, size: int, argument: str) -> int:
 
 
 def _check_header(
-    header: bytes, n_data: int, kind: str | None, version: int | None, argument: str
+    header: bytes, n_data: int, kind: str | None, version: int, argument: str
 ) -> dict[str, Any]:
     """Return the document if the header accounts for each of ``n_data`` bytes once; None is any kind."""
     entries = _decode(header, argument)
@@ -293,10 +265,9 @@ def _span(name: str, entry: object, argument: str) -> tuple[int, int]:
             and (0 not in shape or math.prod(filter(None, shape)) <= _MAX_BESIDE_ZERO)
         ):
             return begin, end
-    must = (
-        f"hold {', '.join(_DTYPES)} tensors of at most {_MAX_NDIM} dimensions and as many bytes as they need"
-    )
-    raise TensorFileError(argument, must, f"another header for '{name[:40]}'")
+    limits = f"tensors of at most {_MAX_NDIM} dimensions and as many bytes as they need"
+    got = f"another header for '{name[:40]}'"
+    raise TensorFileError(argument, f"hold {', '.join(_DTYPES)} {limits}", got)
 
 
 def _check_name(name: object, argument: str) -> None:
@@ -306,7 +277,7 @@ def _check_name(name: object, argument: str) -> None:
         raise TensorFileError(argument, "name tensors like a state dict", got, fix)
 
 
-def _check_document(document: Any, kind: str | None, version: int | None, argument: str) -> dict[str, Any]:
+def _check_document(document: Any, kind: str | None, version: int, argument: str) -> dict[str, Any]:
     match document:
         case {"format": str(found), "version": int(written)} if not isinstance(written, bool):
             pass
@@ -314,10 +285,8 @@ def _check_document(document: Any, kind: str | None, version: int | None, argume
             must = "hold a 'format' (text) and a 'version' (integer)"
             raise TensorFileError(argument, must, "none or others")
     if kind not in (None, found):
-        what = "bytes" if argument == "data" else "a file"
-        fix = f"Pass {what} of the kind '{kind}'."
+        fix = f"Pass {'bytes' if argument == 'data' else 'a file'} of the kind '{kind}'."
         raise TensorFileError(argument, f"hold '{kind}'", ascii(found[:40]), fix)
-    version = VERSION if version is None else version
     if written != version:
         fix = "A newer frhsic reads newer versions."
         if 1 <= written < version:
@@ -360,29 +329,28 @@ def _integer(digits: str) -> int:
 
 
 def _seal(data: bytes) -> bytes:
-    """Put the SHA-256 into the document, whose "sha256" is ``_NO_DIGEST`` until then.
-
-    The digest is that of all bytes with ``_NO_DIGEST`` in its place: header, document and tensors.
-    """
-    start, end, _ = _find_digest(data)
-    return b"".join((data[:start], hashlib.sha256(data).hexdigest().encode(), data[end:]))
+    """Put the SHA-256 into the document, whose "sha256" is ``_NO_DIGEST`` until then."""
+    start, end, digest = _digest(data)
+    return b"".join((data[:start], digest, data[end:]))
 
 
 def _is_sealed(data: bytes) -> bool:
     """Return whether bytes have the digest that ``_seal`` gave them: False if anything was changed."""
     try:
-        start, end, found = _find_digest(data)
+        start, end, digest = _digest(data)
     except ValueError:
         return False
-    whole = memoryview(data)
-    total = hashlib.sha256(whole[:start])
+    return data[start:end] == digest
+
+
+def _digest(data: bytes) -> tuple[int, int, bytes]:
+    """Return where the digest stands, and that of all bytes with ``_NO_DIGEST`` in its place.
+
+    Raises ValueError unless there is one digest.
+    """
+    (found,) = _DIGEST.finditer(data, 8, 8 + int.from_bytes(data[:8], "little"))
+    start, end = found.span(1)
+    total = hashlib.sha256(memoryview(data)[:start])
     total.update(_NO_DIGEST.encode())
-    total.update(whole[end:])
-    return total.hexdigest().encode() == found
-
-
-def _find_digest(data: bytes) -> tuple[int, int, bytes]:
-    found = list(_DIGEST.finditer(data, 8, 8 + int.from_bytes(data[:8], "little")))
-    if len(found) != 1:
-        raise ValueError("'data' must hold one digest in its document.")
-    return *found[0].span(1), found[0][1]
+    total.update(memoryview(data)[end:])
+    return start, end, total.hexdigest().encode()

@@ -11,25 +11,7 @@ from sklearn.utils import Bunch
 
 from frhsic._checks import ArgumentError
 from frhsic._files import PathLike
-from frhsic.datasets import _files
-from frhsic.datasets._fetch import (
-    NEW_FILE,
-    data_folder,
-    find_file,
-    parse_csv,
-    read_converted,
-    read_file,
-    zip_member,
-)
-from frhsic.datasets._frame import (
-    AsFrame,
-    Values,
-    check_as_frame,
-    library,
-    make_bunch,
-    pack_series,
-    read_description,
-)
+from frhsic.datasets import _fetch, _files, _frame
 
 _FEATURES = ("AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "SEX", "RAC1P")
 _NUMBERS = ("AGEP", "SCHL", "WKHP")
@@ -74,7 +56,7 @@ def fetch_acs_income(
     sensitive: str | Sequence[str] = "AGEP",
     data_home: PathLike | None = None,
     cache: bool = True,
-    as_frame: AsFrame = True,
+    as_frame: _frame.AsFrame = True,
     return_X_y: bool = False,
 ) -> Bunch:
     """Load ACS Income: people of some states, income above 50,000 dollars, sensitive age.
@@ -98,16 +80,8 @@ def fetch_acs_income(
         Draw so many rows without replacement; the paper has 20,000.
     random_state : int, default=42
         Seed of that draw; the published scripts use 42, on the complete rows of California.
-    sensitive : str or sequence of str, default="AGEP"
-        Columns that are moved from ``data`` to ``sensitive_features``.
-    data_home : path-like, default=None
-        The folder of the data files; by default ``FRHSIC_DATA_HOME``, else the user's cache folder.
-    cache : bool, default=True
-        Keep what was downloaded in that folder.
-    as_frame : bool or {"pandas", "polars"}, default=True
-        True for pandas, False for float64 arrays with the survey's codes.
-    return_X_y : bool, default=False
-        Return ``(data, target)`` only.
+    sensitive, data_home, cache, as_frame, return_X_y
+        As in :func:`fetch_adult`; ``as_frame=False`` gives the survey's codes.
 
     Returns
     -------
@@ -124,30 +98,31 @@ def fetch_acs_income(
     """
     wanted = _check_states(states)
     if year not in range(2014, 2019) or (coarse and year != 2018):
-        raise ArgumentError(
-            "year",
-            "be from 2014 to 2018, and 2018 if 'coarse' is set",
-            repr(year),
-            "From 2019 on the survey asks for relationships in another way (RELSHIPP), "
-            "which makes another task.",
-        )
-    check_as_frame(as_frame)
+        must = "be from 2014 to 2018, and 2018 if 'coarse' is set"
+        why = "From 2019 on the survey asks for relationships in another way (RELSHIPP)"
+        raise ArgumentError("year", must, repr(year), f"{why}, which makes another task.")
+    _frame.check_as_frame(as_frame)
     if coarse:
-        table, sampled, done = _load_coarse(wanted, data_home, cache), wanted, _COARSE
+        table = _parquet(_fetch.read_file(_files.ACS_US_SCALE, data_home=data_home, cache=cache))
+        table = _take(table, np.isin(table["STATE"], wanted))
+        sampled, done = wanted, _COARSE
     else:
         table, sampled = _load(wanted, year, states == "US", data_home, cache)
-        inferred = set(sampled) - {"CA"}
-        done = _COMPLETE if not sampled else _SAMPLE.format(states=", ".join(sampled))
-        done += _BORDERS if inferred else ""
+        done = _SAMPLE.format(states=", ".join(sampled)) if sampled else _COMPLETE
+        done += _BORDERS if set(sampled) - {"CA"} else ""
     counts = dict(zip(*np.unique(table["STATE"], return_counts=True), strict=True))
     fractions = {
         state: round(float(counts[state] / _ROWS_2018[state]), 4) if state in sampled else 1.0
         for state in wanted
     }
     if subsample is not None:
-        table = _draw(table, subsample, random_state)
+        n = len(table["AGEP"])
+        if not 0 < subsample <= n:
+            must = f"be from 1 to {n:,}, the number of rows"
+            raise ArgumentError("subsample", must, repr(subsample), "Use None for all rows.")
+        table = _take(table, np.random.RandomState(random_state).choice(n, subsample, replace=False))
     weight = ("PWGTP", table["PWGTP"]) if "PWGTP" in table else None
-    bunch = make_bunch(
+    bunch = _frame.make_bunch(
         {name: table[name] for name in _FEATURES},
         ("income_above_50k", table["PINCP"].astype(np.int64)),
         sensitive=sensitive,
@@ -156,23 +131,17 @@ def fetch_acs_income(
         as_frame=as_frame,
         task="classification",
         codes=True,
-        description=read_description("acs_income").format(
+        description=_frame.read_description("acs_income").format(
             done=done,
             weights="Here they are sample_weight." if weight else "These rows come without weights.",
         ),
     )
-    bunch.state = pack_series("STATE", table["STATE"], as_frame)
+    bunch.state = _frame.pack_series("STATE", table["STATE"], as_frame)
     bunch.sample_fraction = fractions
     return (bunch.data, bunch.target) if return_X_y else bunch
 
 
-def _draw(table: dict[str, Values], subsample: int, random_state: int) -> dict[str, Values]:
-    """Draw rows without replacement."""
-    n = len(table["AGEP"])
-    if not 0 < subsample <= n:
-        must = f"be from 1 to {n:,}, the number of rows"
-        raise ArgumentError("subsample", must, repr(subsample), "Use None for all rows.")
-    rows = np.random.RandomState(random_state).choice(n, subsample, replace=False)
+def _take(table: dict[str, _frame.Values], rows: Any) -> dict[str, _frame.Values]:
     return {name: values[rows] for name, values in table.items()}
 
 
@@ -188,29 +157,29 @@ def _check_states(states: str | Sequence[str]) -> list[str]:
 
 def _load(
     wanted: list[str], year: int, nation: bool, data_home: PathLike | None, cache: bool
-) -> tuple[dict[str, Values], list[str]]:
+) -> tuple[dict[str, _frame.Values], list[str]]:
     """Load the rows of the states, in their order; return also the states of which they are samples."""
-    folder = data_folder(data_home)
-    parts: dict[str, dict[str, Values]] = {}
+    folder = _fetch.data_folder(data_home)
+    parts: dict[str, dict[str, _frame.Values]] = {}
     extracts = _EXTRACTS if year == 2018 and not nation else {}
     for state in wanted:
         # A file made of an official download is the most complete one, with weights; then the local extracts.
-        content = find_file(extracts[state], folder) if state in extracts else None
+        content = _fetch.find_file(extracts[state], folder) if state in extracts else None
         if (folder / _extract_name(state, year)).is_file():
             parts[state] = _download(state, year, data_home, cache)
         elif content is not None:
-            parts[state] = _parquet(content) if state == "CA" else parse_csv(content, np.int64)
+            parts[state] = _parquet(content) if state == "CA" else _fetch.parse_csv(content, np.int64)
     sampled = ["CA"] if "CA" in parts and "ROW" in parts["CA"] else []
     left = [state for state in wanted if state not in parts]
     files = (_files.ACS_US_TEST, _files.ACS_US_VALIDATION) if left and year == 2018 else ()
-    halves = [half for half in (find_file(file, folder) for file in files) if half is not None]
+    halves = [half for half in (_fetch.find_file(file, folder) for file in files) if half is not None]
     if len(halves) == 2:
         national = _national(halves)
         # Rows are in the order of the states: each state is a slice.
         ends = np.searchsorted(national["index"], np.cumsum(list(_ROWS_2018.values())))
         starts = np.concatenate([[0], ends[:-1]])
         places = {state: slice(*place) for state, *place in zip(_ROWS_2018, starts, ends, strict=True)}
-        parts |= {state: {name: national[name][places[state]] for name in national} for state in left}
+        parts |= {state: _take(national, places[state]) for state in left}
         sampled += left
     else:
         parts |= {state: _download(state, year, data_home, cache) for state in left}
@@ -220,22 +189,15 @@ def _load(
     return table, [state for state in wanted if state in sampled]
 
 
-def _load_coarse(wanted: list[str], data_home: PathLike | None, cache: bool) -> dict[str, Values]:
-    table = _parquet(read_file(_files.ACS_US_SCALE, data_home=data_home, cache=cache))
-    keep = np.isin(table["STATE"], wanted)
-    return {name: values[keep] for name, values in table.items()}
-
-
-def _national(halves: list[bytes]) -> dict[str, Values]:
+def _national(halves: list[bytes]) -> dict[str, _frame.Values]:
     tables = [_parquet(half) for half in halves]
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-    order = np.argsort(joined["index"])
     joined["RAC1P"] = joined["RAC1P"] + 1  # these files count race from 0
-    return {name: values[order].astype(np.int64) for name, values in joined.items()}
+    return _take(joined, np.argsort(joined["index"]))
 
 
-def _parquet(content: bytes) -> dict[str, Values]:
-    parquet = library("pyarrow.parquet", "to read parquet files of ACS Income")
+def _parquet(content: bytes) -> dict[str, _frame.Values]:
+    parquet = _frame.library("pyarrow.parquet", "to read parquet files of ACS Income")
     table = parquet.read_table(io.BytesIO(content), page_checksum_verification=True)
     columns = {name: table[name].to_numpy() for name in table.column_names}
     return {name: column.astype("U2" if name == "STATE" else np.int64) for name, column in columns.items()}
@@ -245,8 +207,8 @@ def _extract_name(state: str, year: int) -> str:
     return f"acs_income_{year}_{state.lower()}_pums.csv.gz"
 
 
-def _download(state: str, year: int, data_home: PathLike | None, cache: bool) -> dict[str, Values]:
-    content = read_converted(
+def _download(state: str, year: int, data_home: PathLike | None, cache: bool) -> dict[str, _frame.Values]:
+    content = _fetch.read_converted(
         _extract_name(state, year),
         f"acs_{year}_csv_p{state.lower()}.zip",
         _URL.format(year=year, state=state.lower()),
@@ -255,24 +217,23 @@ def _download(state: str, year: int, data_home: PathLike | None, cache: bool) ->
         data_home=data_home,
         cache=cache,
     )
-    return parse_csv(content, np.int64)
+    return _fetch.parse_csv(content, np.int64)
 
 
 def _convert(content: bytes, where: PathLike, state: str, year: int) -> bytes:
     """Take folktables' rows and columns, and the weight, out of the official file, as CSV."""
-    pd = library("pandas", "to read the official file of ACS")
-    text = zip_member(content, lambda name: name.endswith(".csv") and name[:2] in ("ps", "ss"), where)
+    pd = _frame.library("pandas", "to read the official file of ACS")
+    text = _fetch.zip_member(content, lambda name: name.endswith(".csv") and name[:2] in ("ps", "ss"), where)
     try:
         raw: Any = pd.read_csv(io.BytesIO(text), usecols=[*_FEATURES, "PINCP", "PWGTP"])
     except ValueError as error:
-        got = f"a file that lacks what is needed: {error}"
-        must = f"hold the persons of {state} in {year}"
+        must, got = f"hold the persons of {state} in {year}", f"a file that lacks what is needed: {error}"
         raise ArgumentError(str(where), must, got, "Download it again.") from error
     raw = raw[(raw["AGEP"] > 16) & (raw["PINCP"] > 100) & (raw["WKHP"] > 0) & (raw["PWGTP"] >= 1)].fillna(0)
     raw["PINCP"] = raw["PINCP"] > 50_000
     expected, tolerance = _ROWS_2018[state], 0 if state in _CERTAIN else 20
     if year == 2018 and abs(len(raw) - expected) > tolerance:
         must, got = f"give {expected:,} rows of {state}", f"{len(raw):,}"
-        raise ArgumentError(str(where), must, got, f"The Census Bureau {NEW_FILE}")
+        raise ArgumentError(str(where), must, got, f"The Census Bureau {_fetch.NEW_FILE}")
     written: str = raw[[*_FEATURES, "PINCP", "PWGTP"]].astype(int).to_csv(index=False, lineterminator="\n")
     return written.encode("ascii")

@@ -46,7 +46,7 @@ def fetch_adult(
     cache : bool, default=True
         Keep what was downloaded in that folder.
     as_frame : bool or {"pandas", "polars"}, default=True
-        True for pandas, False for float64 arrays with category numbers.
+        True for pandas, False for float64 arrays with the number of each category.
     return_X_y : bool, default=False
         Return ``(data, target)`` only.
 
@@ -69,12 +69,8 @@ def fetch_adult(
     files = {"train": [ADULT_TRAIN], "test": [ADULT_TEST], "all": [ADULT_TRAIN, ADULT_TEST]}[subset]
     texts = [read_file(file, data_home=data_home, cache=cache).decode("ascii") for file in files]
     # The test part begins with a remark ("|1x3 Cross validator") and ends its labels with a full stop.
-    rows = [
-        line.rstrip(".").split(", ")
-        for text in texts
-        for line in text.splitlines()
-        if line and line[0] != "|"
-    ]
+    lines = [line.rstrip(".") for text in texts for line in text.splitlines()]
+    rows = [line.split(", ") for line in lines if line and line[0] != "|"]
     if missing == "drop":
         rows = [row for row in rows if "?" not in row]
     columns: dict[str, Values] = {}
@@ -89,7 +85,6 @@ def fetch_adult(
         weight=("fnlwgt", columns["fnlwgt"]),
         as_frame=as_frame,
         task="classification",
-        codes=False,
         description=read_description("adult"),
     )
     return (bunch.data, bunch.target) if return_X_y else bunch

@@ -11,17 +11,9 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from frhsic._files import PathLike
+from frhsic.datasets import _frame
 from frhsic.datasets._fetch import read_file
 from frhsic.datasets._files import COMPAS
-from frhsic.datasets._frame import (
-    AsFrame,
-    Values,
-    check_as_frame,
-    check_option,
-    make_bunch,
-    pack_series,
-    read_description,
-)
 
 # The published scripts' choice. Everything else of the file stays behind: names, birth dates, case numbers
 # and other dates tell who a person is; is_recid, r_*, vr_*, event, start and end tell the target.
@@ -36,7 +28,7 @@ def fetch_compas(
     sensitive: str | Sequence[str] = "age",
     data_home: PathLike | None = None,
     cache: bool = True,
-    as_frame: AsFrame = True,
+    as_frame: _frame.AsFrame = True,
     return_X_y: bool = False,
 ) -> Bunch:
     """Load COMPAS: 6,172 defendants of Broward County, charged again within two years, sensitive age.
@@ -47,16 +39,8 @@ def fetch_compas(
     ----------
     rows : {"filtered", "all"}, default="filtered"
         ProPublica's filter, as in the paper, or all 7,214 rows (with missing values in two columns).
-    sensitive : str or sequence of str, default="age"
-        Columns that are moved from ``data`` to ``sensitive_features``.
-    data_home : path-like, default=None
-        The folder of the data files; by default ``FRHSIC_DATA_HOME``, else the user's cache folder.
-    cache : bool, default=True
-        Keep what was downloaded in that folder.
-    as_frame : bool or {"pandas", "polars"}, default=True
-        True for pandas, False for float64 arrays with category numbers.
-    return_X_y : bool, default=False
-        Return ``(data, target)`` only.
+    sensitive, data_home, cache, as_frame, return_X_y
+        As in :func:`fetch_adult`.
 
     Returns
     -------
@@ -69,16 +53,16 @@ def fetch_compas(
     >>> compas.data.shape, round(float(compas.target.mean()), 4)
     ((6172, 9), 0.4551)
     """
-    check_option("rows", rows, ("filtered", "all"))
-    check_as_frame(as_frame)
+    _frame.check_option("rows", rows, ("filtered", "all"))
+    _frame.check_as_frame(as_frame)
     text = read_file(COMPAS, data_home=data_home, cache=cache).decode("utf-8")
     header, *lines = csv.reader(io.StringIO(text))
 
-    def column(name: str) -> Values:
+    def column(name: str) -> _frame.Values:
         place = header.index(name)  # the first of a name that occurs twice
         return np.array([line[place] or "nan" for line in lines])
 
-    columns: dict[str, Values] = {name: column(name).astype(np.int64) for name in _NUMBERS}
+    columns: dict[str, _frame.Values] = {name: column(name).astype(np.int64) for name in _NUMBERS}
     columns |= {name: column(name).astype(np.float64) for name in _DAYS}
     columns |= {name: column(name) for name in _CATEGORIES}
     target, score = column("two_year_recid").astype(np.int64), column("decile_score").astype(np.int64)
@@ -91,16 +75,14 @@ def fetch_compas(
         )
         columns = {name: values[keep] for name, values in columns.items()}
         target, score = target[keep], score[keep]
-    bunch = make_bunch(
+    bunch = _frame.make_bunch(
         columns,
         ("two_year_recid", target),
         sensitive=sensitive,
         categorical=_CATEGORIES,
-        weight=None,
         as_frame=as_frame,
         task="classification",
-        codes=False,
-        description=read_description("compas"),
+        description=_frame.read_description("compas"),
     )
-    bunch.decile_score = pack_series("decile_score", score, as_frame)
+    bunch.decile_score = _frame.pack_series("decile_score", score, as_frame)
     return (bunch.data, bunch.target) if return_X_y else bunch

@@ -59,16 +59,9 @@ def fetch_crime(
         Drop columns with more than 20 % missing values and fill the rest with medians, as in the paper, or
         keep all columns and their NaN.
     sensitive : str or sequence of str, default="racepctblack"
-        Columns that are moved from ``data`` to ``sensitive_features``. The published scripts use
-        "householdsize".
-    data_home : path-like, default=None
-        The folder of the data files; by default ``FRHSIC_DATA_HOME``, else the user's cache folder.
-    cache : bool, default=True
-        Keep what was downloaded in that folder.
-    as_frame : bool or {"pandas", "polars"}, default=True
-        True for pandas, False for float64 arrays.
-    return_X_y : bool, default=False
-        Return ``(data, target)`` only.
+        The published scripts use "householdsize".
+    data_home, cache, as_frame, return_X_y
+        As in :func:`fetch_adult`.
 
     Returns
     -------
@@ -99,11 +92,8 @@ def fetch_crime(
         columns,
         (_TARGET, target),
         sensitive=sensitive,
-        categorical=(),
-        weight=None,
         as_frame=as_frame,
         task="regression",
-        codes=False,
         description=read_description("crime"),
     )
     return (bunch.data, bunch.target) if return_X_y else bunch

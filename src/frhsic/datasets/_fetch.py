@@ -33,19 +33,11 @@ NEW_FILE = "may have released a new file: compare its documentation before you u
 
 @dataclass(frozen=True)
 class File:
-    """A file known by checksum.
+    """A file known by checksum."""
 
-    Parameters
-    ----------
-    copies : mapping of str to str
-        File names under which it is recognised in a data folder, each with the sha256 of that file. The
-        first is the plain content, as the source publishes it; a name in ``.gz`` is the same content,
-        packed.
-    urls : tuple of str
-        Where the content can be downloaded, tried in turn. An address in ``.zip`` holds it as a member.
-    """
-
+    # The sha256 of each file name in a data folder: first the content as it is published, then packed (.gz).
     copies: Mapping[str, str]
+    # Where the content can be downloaded, tried in turn. An address in .zip holds it as a member.
     urls: tuple[str, ...] = ()
 
     @property
@@ -80,19 +72,17 @@ def read_file(file: File, *, data_home: PathLike | None, cache: bool) -> bytes:
     for url in file.urls:
         try:
             content = download(url)
-        except OSError as error:  # requests' errors are OSErrors, the answers 404 and 500 among them
-            reasons.append(f"{url} failed with {type(error).__name__}: {error}")
-            continue
-        try:
             if url.endswith(".zip"):
                 content = zip_member(content, lambda name: name == file.name, url)
             content = _check_digest(content, file.copies[file.name], file.name, url)
+        except OSError as error:  # requests' errors are OSErrors, the answers 404 and 500 among them
+            reasons.append(f"{url} failed with {type(error).__name__}: {error}")
         except ValueError as error:
             wrong = error
-            continue
-        if cache:
-            _keep(folder / file.name, content)
-        return content
+        else:
+            if cache:
+                _keep(folder / file.name, content)
+            return content
     if wrong is not None:
         raise wrong
     raise _missing_error(file.copies, file.urls, folder, reasons)
@@ -110,10 +100,8 @@ def read_converted(
 ) -> bytes:
     """Return the small table that ``convert`` makes of a large official file whose checksum is not known.
 
-    ``convert(content, where)`` raises for a file of another structure. The table is kept as
-    ``kept`` (in ``.gz``, whose own checksum guards it from then on); the official file is taken from the
-    data folder under the name ``raw``, else from ``url``. ``instead`` names files that would have served as
-    well, for the message.
+    ``convert(content, where)`` raises for a file of another structure. ``raw`` names the official file in the
+    data folder, ``kept`` the table (in ``.gz``, which has a checksum), ``instead`` other files for the error.
     """
     folder = data_folder(data_home)
     if (folder / kept).is_file():
@@ -158,7 +146,6 @@ def zip_member(content: bytes, wanted: Callable[[str], bool], where: PathLike) -
 
 
 def parse_csv(content: bytes, dtype: type = np.float64) -> dict[str, NDArray[Any]]:
-    """Return the columns of a CSV of numbers by name."""
     header, *lines = content.decode("ascii").splitlines()
     values: NDArray[Any] = np.loadtxt(lines, delimiter=",", dtype=dtype, ndmin=2)
     return dict(zip(header.split(","), values.T, strict=True))

@@ -53,24 +53,9 @@ KNOWN_FILES = tuple(value for value in tuple(globals().values()) if isinstance(v
 
 
 def check_data_home(data_home: PathLike | None = None) -> dict[str, str]:
-    """Check every file that this package recognises by name and checksum.
+    """Return for each file that is recognised by name and checksum "ok", "missing" or what is wrong with it.
 
-    Parameters
-    ----------
-    data_home : path-like, default=None
-        The folder to look in; by default ``FRHSIC_DATA_HOME``, else the user's cache folder.
-
-    Returns
-    -------
-    dict of str to str
-        For each file "ok", "missing" or, for a changed or unreadable copy, the error message.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     check_data_home(folder)["adult.data"]
-    'missing'
+    The folder is by default ``FRHSIC_DATA_HOME``, else the user's cache folder.
     """
     states = {}
     for file in KNOWN_FILES:

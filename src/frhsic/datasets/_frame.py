@@ -38,7 +38,6 @@ def check_as_frame(as_frame: AsFrame) -> None:
 
 
 def check_option(argument: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise ArgumentError unless the value is one of those allowed."""
     if value not in allowed:
         must = f"be one of {', '.join(map(repr, allowed))}"
         raise ArgumentError(argument, must, repr(value), f"The default is {allowed[0]!r}.")
@@ -49,12 +48,12 @@ def make_bunch(
     target: tuple[str, Values],
     *,
     sensitive: str | Sequence[str],
-    categorical: Collection[str],
-    weight: tuple[str, Values] | None,
     as_frame: AsFrame,
     task: Literal["classification", "regression"],
-    codes: bool,
     description: str,
+    categorical: Collection[str] = (),
+    weight: tuple[str, Values] | None = None,
+    codes: bool = False,
 ) -> Bunch:
     """Split off the sensitive columns and convert everything to the library that was asked for.
 

@@ -11,25 +11,8 @@ from sklearn.utils import Bunch
 
 from frhsic._checks import ArgumentError
 from frhsic._files import PathLike
-from frhsic.datasets._fetch import (
-    NEW_FILE,
-    data_folder,
-    find_file,
-    parse_csv,
-    read_converted,
-    read_file,
-    zip_member,
-)
+from frhsic.datasets import _fetch, _frame
 from frhsic.datasets._files import MEPS_2015, MEPS_2016, MEPS_2016_COUNT
-from frhsic.datasets._frame import (
-    AsFrame,
-    Values,
-    check_as_frame,
-    check_option,
-    library,
-    make_bunch,
-    read_description,
-)
 
 _COLUMNS = [
     "REGION", "AGE", "sex", "race", "MARRY", "FTSTU", "ACTDTY", "HONRDC", "RTHLTH", "MNHLTH", "HIBPDX",
@@ -62,7 +45,7 @@ def fetch_meps(
     sensitive: str | Sequence[str] = "AGE",
     data_home: PathLike | None = None,
     cache: bool = True,
-    as_frame: AsFrame = True,
+    as_frame: _frame.AsFrame = True,
     return_X_y: bool = False,
 ) -> Bunch:
     """Load MEPS: 15,830 people, ten or more uses of medical care in a year, sensitive age.
@@ -80,16 +63,8 @@ def fetch_meps(
         A label, or the number of uses (a regression task); the local file of 2015 has no number.
     missing : {"code", "nan", "drop"}, default="code"
         Keep negative codes, turn those in the three scores into NaN, or leave rows out that have any.
-    sensitive : str or sequence of str, default="AGE"
-        Columns that are moved from ``data`` to ``sensitive_features``.
-    data_home : path-like, default=None
-        The folder of the data files; by default ``FRHSIC_DATA_HOME``, else the user's cache folder.
-    cache : bool, default=True
-        Keep what was downloaded in that folder.
-    as_frame : bool or {"pandas", "polars"}, default=True
-        True for pandas, False for float64 arrays with the survey's codes.
-    return_X_y : bool, default=False
-        Return ``(data, target)`` only.
+    sensitive, data_home, cache, as_frame, return_X_y
+        As in :func:`fetch_adult`; ``as_frame=False`` gives the survey's codes.
 
     Returns
     -------
@@ -102,26 +77,25 @@ def fetch_meps(
     >>> meps.data.shape, round(float(meps.target.mean()), 4)
     ((15830, 40), 0.1717)
     """
-    check_option("year", year, tuple(_RELEASES))
-    check_option("features", features, ("aif360", "paper"))
-    check_option("target", target, ("ten_or_more", "count"))
-    check_option("missing", missing, ("code", "nan", "drop"))
-    check_as_frame(as_frame)
+    _frame.check_option("year", year, tuple(_RELEASES))
+    _frame.check_option("features", features, ("aif360", "paper"))
+    _frame.check_option("target", target, ("ten_or_more", "count"))
+    _frame.check_option("missing", missing, ("code", "nan", "drop"))
+    _frame.check_as_frame(as_frame)
     table = _load(year, target == "count", data_home, cache)
     keep = np.isfinite(table["target"])
     names = _COLUMNS if features == "aif360" else _PAPER
-    columns: dict[str, Values] = {name: table[name] for name in names}
+    columns: dict[str, _frame.Values] = {name: table[name] for name in names}
     if missing == "drop":
         keep &= np.all([values >= 0 for values in columns.values()], axis=0)
     elif missing == "nan":
-        columns |= {
-            name: np.where(columns[name] < 0, np.nan, columns[name]) for name in _NUMBERS if name in columns
-        }
+        scores = [name for name in _NUMBERS if name in columns]
+        columns |= {name: np.where(columns[name] < 0, np.nan, columns[name]) for name in scores}
     columns = {name: values[keep] for name, values in columns.items()}
     for name, values in columns.items():
         if name not in ("PCS42", "MCS42") and np.isfinite(values).all():
             columns[name] = values.astype(np.int64)
-    bunch = make_bunch(
+    bunch = _frame.make_bunch(
         columns,
         (f"utilization_{target}", table["target"][keep].astype(np.int64)),
         sensitive=sensitive,
@@ -130,26 +104,26 @@ def fetch_meps(
         as_frame=as_frame,
         task="classification" if target == "ten_or_more" else "regression",
         codes=True,
-        description=read_description("meps"),
+        description=_frame.read_description("meps"),
     )
     return (bunch.data, bunch.target) if return_X_y else bunch
 
 
-def _load(year: int, count: bool, data_home: PathLike | None, cache: bool) -> dict[str, Values]:
+def _load(year: int, count: bool, data_home: PathLike | None, cache: bool) -> dict[str, _frame.Values]:
     """Load the 41 columns, "target" and "weight", from the local extract or else the official file."""
     file = MEPS_2015 if year == 2015 else MEPS_2016
-    content = find_file(file, data_folder(data_home))
+    release, weight = _RELEASES[year][0], f"PERWT{year - 2000}F"
+    content = _fetch.find_file(file, _fetch.data_folder(data_home))
     if content is not None and not (count and year == 2015):
-        table = parse_csv(content)
-        table["weight"], table["target"] = table.pop(f"PERWT{year - 2000}F"), table.pop("Probability")
+        table = _fetch.parse_csv(content)
+        table["weight"], table["target"] = table.pop(weight), table.pop("Probability")
         if count:
             # Y = log(count + 2), for the same people in the same order.
-            lines = read_file(MEPS_2016_COUNT, data_home=data_home, cache=cache).decode("ascii").splitlines()
-            logs = np.array([line.split(",")[3] or "nan" for line in lines[1:]], dtype=np.float64)
+            text = _fetch.read_file(MEPS_2016_COUNT, data_home=data_home, cache=cache).decode("ascii")
+            logs = np.array([line.split(",")[3] or "nan" for line in text.splitlines()[1:]], dtype=np.float64)
             table["target"] = np.round(np.exp(logs) - 2)
         return table
-    release = _RELEASES[year][0]
-    content = read_converted(
+    content = _fetch.read_converted(
         f"meps_{year}_{release}.csv.gz",
         f"{release}ssp.zip",
         _URL.format(release=release),
@@ -158,17 +132,17 @@ def _load(year: int, count: bool, data_home: PathLike | None, cache: bool) -> di
         data_home=data_home,
         cache=cache,
     )
-    table = parse_csv(content)
-    table["weight"], counts = table.pop(f"PERWT{year - 2000}F"), table.pop("COUNT")
+    table = _fetch.parse_csv(content)
+    table["weight"], counts = table.pop(weight), table.pop("COUNT")
     table["target"] = np.where(counts < 0, np.nan, counts) if count else (counts >= 10).astype(np.float64)
     return table
 
 
 def _convert(content: bytes, where: PathLike, year: int) -> bytes:
     """Take AIF360's rows and columns out of the official file, as CSV."""
-    pd = library("pandas", "to read the SAS transport file of MEPS")
+    pd = _frame.library("pandas", "to read the SAS transport file of MEPS")
     release, panel, people = _RELEASES[year]
-    transport = zip_member(content, lambda name: name.lower() == f"{release}.ssp", where)
+    transport = _fetch.zip_member(content, lambda name: name.lower() == f"{release}.ssp", where)
     yy = year - 2000
     # Columns of the fifth (or third) interview lose their suffix; diagnoses and scores have none.
     official = {
@@ -194,11 +168,9 @@ def _convert(content: bytes, where: PathLike, year: int) -> bytes:
     raw = raw[keep & (raw[[*known, "EDUCYR", "HIDEG"]] >= -1).all(axis=1)]
     if len(raw) != people:
         expected = f"give {people:,} people of Panel {panel}"
-        raise ArgumentError(str(where), expected, f"{len(raw):,}", f"AHRQ {NEW_FILE}")
+        raise ArgumentError(str(where), expected, f"{len(raw):,}", f"AHRQ {_fetch.NEW_FILE}")
     table = raw[list(official.values())].set_axis(list(official), axis=1)
-    table["sex"] = (table["sex"] == 2).astype(int)
-    table["race"] = (table["race"] == 1).astype(int)
-    table[weight] = raw[weight]
-    table["COUNT"] = raw[uses].sum(axis=1)
+    table["sex"], table["race"] = (table["sex"] == 2).astype(int), (table["race"] == 1).astype(int)
+    table[weight], table["COUNT"] = raw[weight], raw[uses].sum(axis=1)
     text: str = table.to_csv(index=False, lineterminator="\n")
     return text.encode("ascii")

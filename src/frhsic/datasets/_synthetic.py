@@ -8,6 +8,7 @@ drew their data.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,9 @@ def make_convergence(
     >>> round(float(np.corrcoef(task.data.T, task.sensitive_features.T)[0, 1]), 1)
     0.5
     """
-    _check_n(n_samples)
+    rng = _generator(n_samples, random_state)
     if not -1 <= correlation <= 1:
         raise ArgumentError("correlation", "be between -1 and 1", repr(correlation), "The paper has 0.5.")
-    rng = _generator(random_state)
     z = rng.normal(0, 1, n_samples)
     s = correlation * z + np.sqrt(1 - correlation**2) * rng.normal(0, 1, n_samples)
     return _bunch(z, s, None, "Z and S are standard normal with a given correlation.")
@@ -80,8 +80,7 @@ def make_classification(n_samples: int = 5000, *, random_state: RandomState = No
     >>> round(float(task.target[4000:].mean()), 3)  # the accuracy of a constant prediction, as published
     0.62
     """
-    _check_n(n_samples)
-    rng = _generator(random_state)
+    rng = _generator(n_samples, random_state)
     s = rng.uniform(0, 1, n_samples)
     x = np.column_stack([s + rng.normal(0, 0.3, n_samples), rng.normal(0, 1, n_samples)])
     y = rng.binomial(1, _logistic(x[:, 0]))
@@ -96,11 +95,9 @@ def make_u_shaped(n_samples: int = 1000, *, noise: float = 0.3, random_state: Ra
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows.
     noise : float, default=0.3
         Standard deviation of X1 around the U.
     random_state : None, int, RandomState or Generator, default=None
-        Source of randomness.
 
     Returns
     -------
@@ -129,11 +126,9 @@ def make_variance_only(
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows.
     noise : float, default=0.3
         Standard deviation of X1 at S = 0.
     random_state : None, int, RandomState or Generator, default=None
-        Source of randomness.
 
     Returns
     -------
@@ -161,11 +156,9 @@ def make_sinusoidal(n_samples: int = 1000, *, frequency: int = 1, random_state: 
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows.
     frequency : int, default=1
         w, at least 1.
     random_state : None, int, RandomState or Generator, default=None
-        Source of randomness.
 
     Returns
     -------
@@ -179,13 +172,11 @@ def make_sinusoidal(n_samples: int = 1000, *, frequency: int = 1, random_state: 
     >>> round(float(product.mean()), 1)  # E[sin(w X) sin(w S)] = 1/4
     0.2
     """
-    _check_n(n_samples)
+    rng = _generator(n_samples, random_state)
     if frequency < 1 or frequency != int(frequency):
         fix = "Otherwise X and S would not be uniform."
         raise ArgumentError("frequency", "be a whole number from 1 on", repr(frequency), fix)
-    rng = _generator(random_state)
-    s = rng.uniform(-np.pi, np.pi, n_samples)
-    x1 = rng.uniform(-np.pi, np.pi, n_samples)
+    s, x1 = (rng.uniform(-np.pi, np.pi, n_samples) for _ in range(2))
     # The density at -x is 1 - sin(w x) sin(w s): keeping x or turning its sign with these odds is exact.
     keep = rng.uniform(0, 1, n_samples) < (1 + np.sin(frequency * x1) * np.sin(frequency * s)) / 2
     x1 = np.where(keep, x1, -x1)
@@ -202,18 +193,15 @@ def make_scm(n_samples: int = 1000, *, effect: float = 1.0, random_state: Random
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows.
     effect : float, default=1.0
         Effect of S on X1.
     random_state : None, int, RandomState or Generator, default=None
-        Source of randomness.
 
     Returns
     -------
     Bunch
-        ``data`` (n, 2), ``target`` in {0, 1}, ``sensitive_features`` (n, 1), and ``counterfactual_data`` (n,
-        2), ``counterfactual_target``, ``counterfactual_sensitive_features`` (n, 1): the same rows under S <-
-        S'.
+        ``data`` (n, 2), ``target`` in {0, 1} and ``sensitive_features`` (n, 1); the same rows under S <- S'
+        in ``counterfactual_data``, ``counterfactual_target`` and ``counterfactual_sensitive_features``.
 
     Examples
     --------
@@ -223,8 +211,7 @@ def make_scm(n_samples: int = 1000, *, effect: float = 1.0, random_state: Random
     >>> bool(np.allclose(change, np.hstack([2 * shift, 0 * shift])))
     True
     """
-    _check_n(n_samples)
-    rng = _generator(random_state)
+    rng = _generator(n_samples, random_state)
     s, other = rng.uniform(0, 1, n_samples), rng.uniform(0, 1, n_samples)
     u = rng.normal(0, 1, (n_samples, 2))
     u_y = rng.normal(0, 1, n_samples)
@@ -233,7 +220,7 @@ def make_scm(n_samples: int = 1000, *, effect: float = 1.0, random_state: Random
         x = u + effect * np.column_stack([s, np.zeros_like(s)])
         return x, (x.sum(axis=1) + u_y > effect / 2).astype(np.float64)
 
-    return _with_counterfactual(world(s), s, world(other), other, "X1 = effect S + U1, X2 = U2.")
+    return _with_counterfactual(world, s, other, "X1 = effect S + U1, X2 = U2.")
 
 
 def make_xor(n_samples: int = 1000, *, binary: bool = True, random_state: RandomState = None) -> Bunch:
@@ -246,11 +233,9 @@ def make_xor(n_samples: int = 1000, *, binary: bool = True, random_state: Random
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows.
     binary : bool, default=True
         Coins, or uniform numbers.
     random_state : None, int, RandomState or Generator, default=None
-        Source of randomness.
 
     Returns
     -------
@@ -266,8 +251,7 @@ def make_xor(n_samples: int = 1000, *, binary: bool = True, random_state: Random
     >>> bool((xor.counterfactual_data != xor.data).all())
     True
     """
-    _check_n(n_samples)
-    rng = _generator(random_state)
+    rng = _generator(n_samples, random_state)
     if binary:
         s, u = (rng.binomial(1, 0.5, n_samples).astype(np.float64) for _ in range(2))
         other, modulus = 1 - s, 2
@@ -279,34 +263,26 @@ def make_xor(n_samples: int = 1000, *, binary: bool = True, random_state: Random
         x = (s + u) % modulus
         return x[:, None], (x > 0.5).astype(np.float64)
 
-    return _with_counterfactual(world(s), s, world(other), other, "X = S xor U (or S + U modulo 1).")
+    return _with_counterfactual(world, s, other, "X = S xor U (or S + U modulo 1).")
 
 
-def _generator(random_state: RandomState) -> Any:
+def _generator(n_samples: int, random_state: RandomState) -> Any:
+    if n_samples < 1:
+        raise ArgumentError("n_samples", "be at least 1", repr(n_samples), "Ask for one row or more.")
+    must = "be None, an int, a RandomState or a Generator"
     if random_state is None:
         return np.random.default_rng()
     if isinstance(random_state, np.random.RandomState | np.random.Generator):
         return random_state
     if isinstance(random_state, int | np.integer):
         return np.random.RandomState(random_state)
-    raise ArgumentError(
-        "random_state",
-        "be None, an int, a RandomState or a Generator",
-        type(random_state).__name__,
-        "Pass an int for repeatable data.",
-    )
-
-
-def _check_n(n_samples: int) -> None:
-    if n_samples < 1:
-        raise ArgumentError("n_samples", "be at least 1", repr(n_samples), "Ask for one row or more.")
+    raise ArgumentError("random_state", must, type(random_state).__name__, "Pass an int for repeatable data.")
 
 
 def _uniform(n_samples: int, noise: float, random_state: RandomState) -> tuple[Any, _Array]:
-    _check_n(n_samples)
+    rng = _generator(n_samples, random_state)
     if not noise > 0:
         raise ArgumentError("noise", "be above 0", repr(noise), "Use a small number for little noise.")
-    rng = _generator(random_state)
     return rng, rng.uniform(0, 1, n_samples)
 
 
@@ -331,9 +307,10 @@ def _bunch(x: _Array, s: _Array, y: _Array | None, description: str) -> Bunch:
 
 
 def _with_counterfactual(
-    seen: tuple[_Array, _Array], s: _Array, unseen: tuple[_Array, _Array], other: _Array, description: str
+    world: Callable[[_Array], tuple[_Array, _Array]], s: _Array, other: _Array, description: str
 ) -> Bunch:
-    bunch = _bunch(seen[0], s, seen[1], description)
-    bunch.counterfactual_data, bunch.counterfactual_target = unseen
+    x, y = world(s)
+    bunch = _bunch(x, s, y, description)
+    bunch.counterfactual_data, bunch.counterfactual_target = world(other)
     bunch.counterfactual_sensitive_features = other[:, None]
     return bunch

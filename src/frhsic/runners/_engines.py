@@ -21,7 +21,7 @@ import torch
 
 from frhsic._checks import ArgumentError
 from frhsic.numerics._threads import one_thread
-from frhsic.runners._work import Job, Unit, name_unit
+from frhsic.runners._work import Job, Unit, lost_error
 
 # A unit that has ended so many workers is not tried again: the file may be what ends them.
 DEATHS = 3
@@ -49,7 +49,6 @@ class Local(Engine):
     """The calling process, one piece after the other, in one thread."""
 
     def run(self, job: Job, units: Sequence[tuple[int, Unit]]) -> Iterator[Part]:
-        """Sketch one unit after the other."""
         with one_thread():
             for place, unit in units:
                 for rows, data in job.work(unit):
@@ -88,14 +87,13 @@ class Pool(Engine):
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        ok = isinstance(self.workers, int) and not isinstance(self.workers, bool) and self.workers > 0
-        if self.workers is not None and not ok:
+        if self.workers is not None and (type(self.workers) is not int or self.workers < 1):
             fix = "Leave it out for one on each core."
             raise ArgumentError("workers", "be a positive whole number", repr(self.workers), fix)
 
     def run(self, job: Job, units: Sequence[tuple[int, Unit]]) -> Iterator[Part]:
-        """Keep every worker busy."""
-        most = self.workers or _count_cores()
+        allowed = len(os.sched_getaffinity(0)) if "sched_getaffinity" in dir(os) else os.cpu_count()
+        most = self.workers or allowed or 1
         waiting = deque(units)
         workers: dict[Connection, _Worker] = {}
         deaths: Counter[int | None] = Counter()  # by place; None: before the worker was ready
@@ -136,10 +134,6 @@ class Pool(Engine):
                 worker.end(pipe)
 
 
-def _count_cores() -> int:
-    return len(os.sched_getaffinity(0)) if "sched_getaffinity" in dir(os) else os.cpu_count() or 1
-
-
 def _start(job: Job, workers: dict[Connection, _Worker]) -> None:
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     ours, theirs = context.Pipe()
@@ -173,8 +167,4 @@ def _count_death(deaths: Counter[int | None], worker: _Worker, end: str) -> None
             f"'engine' must be able to start processes. Got {DEATHS} that ended before they began, the last "
             f'{end}. In a script, put the call under: if __name__ == "__main__":'
         )
-    raise RuntimeError(
-        f"{name_unit(unit)} must be readable by a process that lives. Got {DEATHS} workers that died over "
-        f"it, the last {end}. Check the memory of the machine, and the file; with partials= finished parts "
-        "are kept."
-    )
+    raise lost_error(unit, f"{DEATHS} workers that died over it, the last {end}")

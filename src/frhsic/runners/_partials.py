@@ -46,19 +46,14 @@ class Partials:
     def load(self, unit: Unit) -> HSICSketch | None:
         """Return the sketch of a unit, or None if there is no valid file."""
         key = self._key(unit)
-        try:
+        with contextlib.suppress(FileNotFoundError, ValueError):
             content = self._path(key).read_bytes()
-        except FileNotFoundError:
-            return None
-        data = content[len(_MARK) + _DIGEST :]
-        if content[: len(_MARK) + _DIGEST] != _MARK + _checksum(key, data):
-            return None
-        with contextlib.suppress(ValueError):
-            return HSICSketch.from_bytes(data, like=self._like)
+            data = content[len(_MARK) + _DIGEST :]
+            if content == _MARK + _checksum(key, data) + data:
+                return HSICSketch.from_bytes(data, like=self._like)
         return None
 
     def save(self, unit: Unit, data: bytes) -> None:
-        """Write the sketch of a unit."""
         key = self._key(unit)
         with replacing(self._path(key)) as file:
             file.write(_MARK + _checksum(key, data))

@@ -13,7 +13,7 @@ import torch
 
 from frhsic._checks import ArgumentError
 from frhsic.runners._engines import DEATHS, PATIENCE, Engine, Part
-from frhsic.runners._work import Job, Unit, name_unit
+from frhsic.runners._work import Job, Unit, lost_error
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,6 @@ class Ray(Engine):
     address: str | None = None
 
     def run(self, job: Job, units: Sequence[tuple[int, Unit]]) -> Iterator[Part]:
-        """Give all units to the cluster, and yield results as they arrive."""
         try:
             import ray
         except ImportError as error:
@@ -55,11 +54,8 @@ class Ray(Engine):
                 try:
                     found = ray.get(done)
                 except ray.exceptions.RayError as error:
-                    raise RuntimeError(
-                        f"{name_unit(unit)} must be readable by a worker that lives. Got "
-                        f"{type(error).__name__} from Ray after {DEATHS} more tries. Check the memory of the "
-                        "nodes, and the file; with partials= finished parts are kept."
-                    ) from None
+                    got = f"{type(error).__name__} from Ray after {DEATHS} more tries"
+                    raise lost_error(unit, got) from None
                 if isinstance(found, Exception):
                     raise found
                 yield Part(place, *found)

@@ -13,7 +13,7 @@ from frhsic.runners._engines import Engine, Local
 from frhsic.runners._partials import Partials
 from frhsic.runners._work import Job, SourceColumns, Unit
 from frhsic.sketching import HSICSketch
-from frhsic.sources import Piece, Source
+from frhsic.sources import Piece, Source, cut_runs
 
 # Rows of a unit of work, about a second, but at most so many units: their sketches of some megabytes each are
 # sent, written and added up. Neither depends on the engine, which must not change the result.
@@ -22,26 +22,14 @@ _ROWS, _UNITS = 1_000_000, 1_024
 
 @dataclass(frozen=True)
 class RunProgress:
-    """The progress of a run.
+    """The progress of a run."""
 
-    Attributes
-    ----------
-    rows, all_rows : int
-        Rows read or found among the partials; ``all_rows`` is None if it is not known before reading.
-    pieces, all_pieces : int
-        Complete pieces, and all of them.
-    found : int
-        Pieces that were found among the partials of an earlier run.
-    seconds : float
-        Since the start.
-    """
-
-    rows: int
-    all_rows: int | None
-    pieces: int
+    rows: int  # read, or found among the partials
+    all_rows: int | None  # None if it is not known before reading
+    pieces: int  # complete ones
     all_pieces: int
-    found: int
-    seconds: float
+    found: int  # pieces among the partials of an earlier run
+    seconds: float  # since the start
 
     def __str__(self) -> str:
         rows = f"{self.rows:,} rows" if self.all_rows is None else f"{self.rows:,} of {self.all_rows:,} rows"
@@ -146,14 +134,12 @@ def _add_up(
     progress: Callable[[RunProgress], None] | None,
 ) -> HSICSketch:
     """Return the sum of the sketches of units, from the folder or else by the engine."""
-    tree = _Tree(len(units))
-    all_pieces = sum(map(len, units))
-    rows = [0] * len(units)
+    tree, rows = _Tree(len(units)), [0] * len(units)
     start, pieces, found = time.monotonic(), 0, 0
 
     def report() -> None:
         if progress is not None:
-            counts = (sum(rows), all_rows, pieces, all_pieces, found)
+            counts = (sum(rows), all_rows, pieces, sum(map(len, units)), found)
             progress(RunProgress(*counts, time.monotonic() - start))
 
     todo = []
@@ -196,16 +182,7 @@ def _join_pieces(pieces: Sequence[Piece]) -> list[Unit]:
     """Join neighbours to units of enough rows; a piece of unknown size is a unit."""
     sizes = [_ROWS if piece.rows is None else piece.rows for piece in pieces]
     enough = max(_ROWS, -(-sum(sizes) // _UNITS))
-    units: list[Unit] = []
-    unit: list[Piece] = []
-    size = 0
-    for piece, more in zip(pieces, sizes, strict=True):
-        unit.append(piece)
-        size += more
-        if size >= enough:
-            units.append(tuple(unit))
-            unit, size = [], 0
-    return [*units, tuple(unit)] if unit else units
+    return [tuple(pieces[start:stop]) for start, stop in cut_runs(sizes, enough)]
 
 
 class _Tree:

@@ -38,26 +38,16 @@ class SourceColumns:
 
     @property
     def names(self) -> list[str]:
-        """All of them, each once."""
         single = [name for name in (self.weights, self.given, self.ids, self.groups) if name is not None]
         return list(dict.fromkeys((*self.z, *self.s, *single)))
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What every worker needs; it is sent to other processes.
+    """What every worker needs; it is sent to other processes."""
 
-    Parameters
-    ----------
-    source : Source
-        With the columns that are needed, and without pieces, which are sent unit by unit.
-    empty : bytes
-        The sketch to begin with.
-    columns : SourceColumns
-    """
-
-    source: Source
-    empty: bytes
+    source: Source  # with the columns that are needed, and without pieces, which are sent unit by unit
+    empty: bytes  # the sketch to begin with
     columns: SourceColumns
 
     def work(self, unit: Unit) -> Iterator[tuple[int, bytes | None]]:
@@ -93,12 +83,13 @@ class Job:
             batch = drop_missing(batch)
         if not batch.num_rows:
             return
+        consecutive = np.arange(batch.num_rows, dtype=np.uint64) + np.uint64(first_id % 2**64)
         sketch.update(
             _numbers(batch, columns.z),
             batch.select(list(columns.s)),
             None if columns.weights is None else batch.select([columns.weights]),
             given=None if columns.given is None else batch.select([columns.given]),
-            ids=_consecutive(first_id, batch.num_rows) if columns.ids is None else _array(batch, columns.ids),
+            ids=consecutive.view(np.int64) if columns.ids is None else _array(batch, columns.ids),
             groups=None if columns.groups is None else _array(batch, columns.groups),
         )
 
@@ -111,11 +102,7 @@ def _numbers(batch: pa.RecordBatch, names: Sequence[str]) -> Any:
     """Return columns as one array: four times as fast as converting them one by one."""
     if not {str(batch.schema.field(name).type) for name in names} <= _NUMBERS:
         return batch.select(list(names))
-    arrays = [_array(batch, name) for name in names]
-    matrix = np.empty((batch.num_rows, len(arrays)), np.result_type(*arrays))
-    for j, array in enumerate(arrays):
-        matrix[:, j] = array
-    return matrix
+    return np.column_stack([_array(batch, name) for name in names])
 
 
 def _first_id(piece: Piece) -> int:
@@ -124,10 +111,10 @@ def _first_id(piece: Piece) -> int:
     return int.from_bytes(hashlib.blake2b(file.encode(), digest_size=8).digest())
 
 
-def _consecutive(first: int, count: int) -> NDArray[np.int64]:
-    return (np.arange(count, dtype=np.uint64) + np.uint64(first % 2**64)).view(np.int64)
-
-
-def name_unit(unit: Unit) -> str:
-    """Return the pieces of a unit for a message."""
-    return f"'{unit[0].name}'" + (f" and {len(unit) - 1} more" if len(unit) > 1 else "")
+def lost_error(unit: Unit, got: str) -> RuntimeError:
+    """Return the error about a unit over which workers died."""
+    more = f" and {len(unit) - 1} more" if len(unit) > 1 else ""
+    return RuntimeError(
+        f"'{unit[0].name}'{more} must be readable by a worker that lives. Got {got}. Check the memory of its "
+        "machine, and the file; with partials= finished parts are kept."
+    )

@@ -42,10 +42,9 @@ def add_rows(
 def _add(state: State, z: Tensor, s: Sensitive, w: Tensor | None, numbers: Tensor) -> None:
     if w is not None and not state.weighted:
         state.keep_squares()
-    group = groups_of(numbers, state.plan.n_groups)
-    codes = _encode(state, s)
-    if w is None and state.weighted:
+    elif w is None and state.weighted:
         w = torch.ones_like(z[:, 0])
+    group, codes = groups_of(numbers, state.plan.n_groups), _encode(state, s)
     place = state.place(group, codes, state.discrete)
     if state.featured:
         _add_products(state, z, s.values, w, place)
@@ -65,17 +64,15 @@ def _add(state: State, z: Tensor, s: Sensitive, w: Tensor | None, numbers: Tenso
 
 def _encode(state: State, s: Sensitive) -> dict[int, Tensor]:
     """Return the place of each row among the values of each column that has them, learning new values."""
-    codes: dict[int, Tensor] = {}
+    codes: dict[int, Tensor | None] = {}
     for j, column in enumerate(s.values.mT):
         known = state.values[j]
         if isinstance(known, list):
             categories = s.categories[j] if s.categories else None
             codes[j] = _encode_labels(state, j, known, column.long(), categories)
         elif known is not None:
-            found = _encode_numbers(state, j, known, column.contiguous())
-            if found is not None:
-                codes[j] = found
-    return codes
+            codes[j] = _encode_numbers(state, j, known, column.contiguous())
+    return {j: places for j, places in codes.items() if places is not None}
 
 
 def _encode_numbers(state: State, j: int, known: Tensor, x: Tensor) -> Tensor | None:
@@ -104,7 +101,6 @@ def _find(known: Tensor, x: Tensor) -> Tensor:
 def _encode_labels(
     state: State, j: int, known: list[Label], given: Tensor, categories: Sequence[Label] | None
 ) -> Tensor:
-    """Return the places of categories among the values."""
     present = torch.bincount(given).nonzero()[:, 0].tolist()
     labels = {code: code if categories is None else categories[code] for code in present}
     merged = sort_labels([*known, *labels.values()])
@@ -117,7 +113,6 @@ def _encode_labels(
 
 
 def _add_at_values(state: State, z: Tensor, w: Tensor | None, place: Tensor) -> None:
-    """Add features of z at the values of s."""
     plan = state.plan
     flat = state.sums.view(len(state.sums), -1, state.sums.shape[-2])  # (P, places, A)
     y = _standardise(plan.map_z, z, plan.dtype)
@@ -150,7 +145,6 @@ def _add_at_values(state: State, z: Tensor, w: Tensor | None, place: Tensor) -> 
 
 
 def _add_products(state: State, z: Tensor, s: Tensor, w: Tensor | None, place: Tensor) -> None:
-    """Add products of features of z and s, place by place."""
     map_z, map_s = state.plan.map_z, state.plan.map_s
     A, B = state.sums.shape[-2:]
     flat = state.sums.view(len(state.sums), -1, A, B)
@@ -188,12 +182,7 @@ def _add_products(state: State, z: Tensor, s: Tensor, w: Tensor | None, place: T
 
 
 def _add_moments(
-    state: State,
-    z: Tensor,
-    s: Tensor,
-    powers: Sequence[Tensor],
-    group: Tensor,
-    codes: Mapping[int, Tensor],
+    state: State, z: Tensor, s: Tensor, powers: Sequence[Tensor], group: Tensor, codes: Mapping[int, Tensor]
 ) -> None:
     """Add the moments of z along s, and the mass of z along itself."""
     powers = powers or [torch.ones_like(z[:, 0])]

@@ -16,7 +16,7 @@ from torch import Tensor
 from frhsic._tensorfile import TensorFileError, pack, unpack
 from frhsic.data import Label
 from frhsic.sketching._grid import Grid
-from frhsic.sketching._maps import FeatureMap, Joined, Waves
+from frhsic.sketching._maps import Waves
 from frhsic.sketching._plan import MOST_VALUES, Plan
 from frhsic.sketching._rows import ALL, STORED, Sample
 from frhsic.sketching._state import State, sort_labels
@@ -35,13 +35,12 @@ def pack_states(
         tensors |= {f"{place}.{name}": x for name, x in own.items()}
         entries.append({"label": label, **entry})
     if plan is not None:
-        tensors["fingerprint"] = _frequencies(plan.map_z)
+        tensors["fingerprint"] = _frequencies(plan)
     head = {"format": _FORMAT, "version": _VERSION}
     return pack(tensors, {**head, **document, "states": entries}, version=_VERSION)
 
 
 def unpack_sketch(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the document of ``pack_states``."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise TypeError(
             f"'data' must be bytes. Got {type(data).__name__}. Pass what HSICSketch.to_bytes returned."
@@ -53,14 +52,11 @@ def read_states(
     plan: Plan, tensors: dict[str, Tensor], entries: Sequence[Mapping[str, Any]]
 ) -> dict[Label | None, State]:
     """Return the states by label; raise ValueError if they do not fit the plan."""
-    own, found = _frequencies(plan.map_z), tensors.pop("fingerprint")
+    own, found = _frequencies(plan), tensors.pop("fingerprint")
     near = 1e-9 * float(own.abs().sum())
     if own.shape != found.shape or not torch.allclose(own, found, rtol=0.0, atol=near):
-        must, fix = (
-            "hold a sketch with the frequencies that this machine draws",
-            "Use the same version of torch",
-        )
-        raise TensorFileError("data", must, "others", f"{fix} on all machines.")
+        must = "hold a sketch with the frequencies that this machine draws"
+        raise TensorFileError("data", must, "others", "Use the same version of torch on all machines.")
     states: dict[Label | None, State] = {}
     for place, entry in enumerate(entries):
         label, start = entry["label"], f"{place}."
@@ -71,11 +67,10 @@ def read_states(
     return states
 
 
-def _frequencies(one: FeatureMap) -> Tensor:
-    """Return the frequencies of features: another version of torch might draw others."""
-    if isinstance(one, Joined):
-        return torch.cat([_frequencies(part) for part in one.parts])
-    return one.frequencies.flatten() if isinstance(one, Waves) else torch.zeros(0, dtype=torch.float64)
+def _frequencies(plan: Plan) -> Tensor:
+    """Return the frequencies of the features of z: another version of torch might draw others."""
+    drawn = [part.frequencies.flatten() for part in plan.map_z.parts if isinstance(part, Waves)]
+    return torch.cat([torch.zeros(0, dtype=torch.float64), *drawn])
 
 
 def _describe_state(state: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -94,7 +89,6 @@ def _describe_state(state: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _read_state(plan: Plan, tensors: dict[str, Tensor], document: Mapping[str, Any]) -> State:
-    """Return a state, or raise ValueError with what is wrong with it."""
     state = State(plan)
     _demand(type(document["featured"]) is bool, "form")
     _demand(len(document["levels"]) == len(plan.names), "values")
@@ -136,21 +130,20 @@ def _read_grid(grid: Grid, sums: Tensor, ends: Any) -> None:
     low, high = ends
     _demand(isinstance(low, float) and isinstance(high, float), "grids")
     _demand(low <= high and math.isfinite(high - low), "grids")
-    knots = Grid((), 0)
+    knots = Grid((), 0)  # not ``grid`` itself, whose room could be of any size
     knots.reach(low, high)
-    lead, (K, M) = grid.sums.shape[:-2], (knots.sums.shape[-2], grid.sums.shape[-1])
-    _demand(sums.shape == (*lead, K, M) and sums.dtype == torch.float64, "grids")
-    grid.sums = sums
-    grid.low, grid.high, grid.exponent, grid.first = low, high, knots.exponent, knots.first
+    shape = (*grid.sums.shape[:-2], knots.sums.shape[-2], grid.sums.shape[-1])
+    _demand(sums.shape == shape and sums.dtype == torch.float64, "grids")
+    grid.__dict__.update(knots.__dict__, sums=sums)
 
 
 def _read_sample(state: State, tensors: dict[str, Tensor], bound: Any) -> Sample:
     _demand(type(bound) is int and 0 <= bound <= ALL, "stored rows")
     n, (plan, empty) = len(tensors["numbers"]), (state.plan, state.sample)
-    parts = []
-    for name, old in zip(("numbers", "z", "s", "w"), empty[:4], strict=True):
-        parts.append(_like(old.new_zeros((n, *old.shape[1:])), tensors.pop(name), "stored rows"))
-    numbers, z, s, w = parts
+    numbers, z, s, w = (
+        _like(old.new_zeros((n, *old.shape[1:])), tensors.pop(name), "stored rows")
+        for name, old in zip(("numbers", "z", "s", "w"), empty[:4], strict=True)
+    )
     _demand(n <= STORED and bool((w > 0).all()), "stored rows")
     _demand(bool((numbers.diff() >= 0).all()) and bool((numbers < bound).all()), "stored rows")
     _demand(n == int(state.counts.sum()) or bound < ALL, "stored rows")

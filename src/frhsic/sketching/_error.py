@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic.kernels import Kernel
 from frhsic.numerics._products import Rows, feature_rows, pair_rows
 from frhsic.sketching._feature_sums import FeatureSums
@@ -16,22 +16,12 @@ from frhsic.sketching._state import State
 
 @dataclass(frozen=True)
 class FeatureError:
-    """The error of the features, estimated on the stored rows, where the kernels can be evaluated too.
+    """The error of the features, estimated on the stored rows, where the kernels can be evaluated too."""
 
-    Attributes
-    ----------
-    exact, features : float
-        Debiased HSIC of the kernels and of the features, on the same rows.
-    standard_error : float
-        Of their difference as an estimate of that on all rows; zero when all rows are stored.
-    rows : int
-        The stored rows.
-    """
-
-    exact: float
-    features: float
-    standard_error: float
-    rows: int
+    exact: float  # debiased HSIC of the kernels
+    features: float  # and of the features, on the same rows
+    standard_error: float  # of their difference as an estimate of that on all rows; 0 if all are stored
+    rows: int  # stored ones
 
     @property
     def error(self) -> float:
@@ -40,9 +30,7 @@ class FeatureError:
 
     def interval(self, confidence_level: float = 0.95) -> tuple[float, float]:
         """Return limits for the error on all rows, for large numbers of stored rows."""
-        if not 0 < confidence_level < 1:
-            fix = "Leave it out for 0.95."
-            raise ArgumentError("confidence_level", "lie between 0 and 1", confidence_level, fix)
+        check_confidence_level(confidence_level)
         reach = float(ndtri(0.5 + 0.5 * confidence_level)) * self.standard_error
         return self.error - reach, self.error + reach
 

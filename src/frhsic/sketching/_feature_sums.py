@@ -52,7 +52,6 @@ class FeatureSums:
 
     @property
     def weighted(self) -> bool:
-        """Whether rows had weights."""
         return self._state.weighted
 
     @property
@@ -129,10 +128,9 @@ class FeatureSums:
         state, map_z = self._state, self._state.plan.map_z
         if state.scores is None or state.sample.whole or not state.scores.fine(map_z.reach):
             return self._stored(map_z.augmented(state.sample.z), self.diagonal_z)
+        rows = map_z.augmented(state.scores.knots[:, None])
         powers = state.scores.sums.sum(dim=1).squeeze(-1)  # (P, K)
-        return Atoms(
-            map_z.augmented(state.scores.knots[:, None]), powers, whole=True, diagonal=self.diagonal_z
-        )
+        return Atoms(rows, powers, whole=True, diagonal=self.diagonal_z)
 
     @cached_property
     def s(self) -> Atoms:
@@ -149,9 +147,8 @@ class FeatureSums:
         places, K = mass.shape[1:]
         points = torch.zeros((K, len(state.plan.names)), dtype=torch.float64)
         points[:, state.plan.free[0]] = line.knots
-        rows = map_s.augmented(points).repeat(places, 1)
         place = torch.arange(places).repeat_interleave(K)
-        rows = by_place(rows, place, places, map_s.width)
+        rows = by_place(map_s.augmented(points).repeat(places, 1), place, places, map_s.width)
         return Atoms(rows, mass.flatten(1), whole=True, diagonal=self.diagonal_s)
 
     def _stored(self, rows: Tensor, diagonal: float | None) -> Atoms:

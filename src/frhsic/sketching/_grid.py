@@ -22,19 +22,12 @@ class Grid:
 
     A hat on knots twice as far apart is a sum of hats on these, so the grid is made coarser without error as
     the range of the values grows: it depends on the smallest and the largest of them, not on their order.
-
-    Attributes
-    ----------
-    sums : Tensor of shape (..., K, M)
-        M sums at each of K knots.
-    low, high : float
-        The smallest and the largest value so far.
     """
 
     def __init__(self, lead: Sequence[int], width: int) -> None:
-        self.sums = torch.zeros((*lead, 0, width), dtype=torch.float64)
-        self.low, self.high = math.inf, -math.inf
-        self.exponent, self.first = 0, 0
+        self.sums = torch.zeros((*lead, 0, width), dtype=torch.float64)  # (..., K, M): M sums at each knot
+        self.low, self.high = math.inf, -math.inf  # the smallest and the largest value so far
+        self.exponent, self.first = 0, 0  # the knots are j 2^exponent, from j = first on
 
     @property
     def knots(self) -> Tensor:
@@ -76,12 +69,11 @@ class Grid:
             return
         low, high = min(low, self.low), max(high, self.high)
         exponent = _exponent(low, high)
-        empty = self.sums.shape[-2] == 0
-        if empty:
-            self.exponent, self.first = exponent, math.floor(low * 2.0**-exponent)
+        first = math.floor(low * 2.0**-exponent)
+        if self.sums.shape[-2] == 0:
+            self.exponent, self.first = exponent, first
         while self.exponent < exponent:
             self._coarser()
-        first = math.floor(low * 2.0**-exponent)
         size = math.floor(high * 2.0**-exponent) + 2 - first
         wider = self.sums.new_zeros((*self.sums.shape[:-2], size, self.sums.shape[-1]))
         old = self.first - first
@@ -110,7 +102,6 @@ class Grid:
         self.sums = self.sums + twin.sums
 
     def copy(self) -> Grid:
-        """Return a grid that does not change with this one."""
         twin = Grid((), 0)
         twin.__dict__.update(self.__dict__)
         twin.sums = self.sums.clone()

@@ -24,32 +24,16 @@ class Law(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SensitiveLine:
-    """The law of s and the mean of z along it, at the values of s or on a fine grid.
+    """The law of s and the mean of z along it, at the values of s or on a fine grid."""
 
-    Attributes
-    ----------
-    s : Sensitive
-        The places, K rows.
-    mass : Tensor of shape (K,)
-        Their weights, of sum one.
-    squared_mass : Tensor of shape (K,)
-        The sums of squared weights of rows, of weights of sum one.
-    mean, variance : Tensor of shape (K,), or None
-        Of the rows at each place, for one column z.
-    low, high : float
-        The smallest and the largest number of s; zero without numbers.
-    step : float
-        The distance of places on a grid, whose rows are shared by the two around them; 0 for values of s.
-    """
-
-    s: Sensitive
-    mass: Tensor
-    squared_mass: Tensor
-    mean: Tensor | None
-    variance: Tensor | None
-    low: float
+    s: Sensitive  # the places, K rows
+    mass: Tensor  # (K,), their weights, of sum one
+    squared_mass: Tensor  # (K,), the sums of squared weights of rows, of weights of sum one
+    mean: Tensor | None  # (K,), of the rows at each place, for one column z
+    variance: Tensor | None  # (K,)
+    low: float  # the smallest number of s; zero without numbers
     high: float
-    step: float
+    step: float  # between places on a grid, whose rows are shared by the two around them; 0 for values of s
 
     @property
     def span(self) -> float:
@@ -58,12 +42,10 @@ class SensitiveLine:
 
     @property
     def law(self) -> Law:
-        """The law of s, of one column."""
         return Law(self.s.values[:, 0], self.mass, self.low, self.high)
 
 
 def line_of(state: State) -> SensitiveLine:
-    """Return the law of s and the mean of z along it."""
     plan, grid = state.plan, state.line
     if grid is None:
         must = "have at most one column of numbers to be put on a line"
@@ -98,7 +80,6 @@ def line_of(state: State) -> SensitiveLine:
 
 
 def law_of_scores(state: State) -> Law:
-    """Return the law of one column z."""
     grid = state.scores
     if grid is None:
         must = "be one column to have a law along it"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -20,65 +19,16 @@ _FRAMES = 8
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureMap(ABC):
-    """Columns phi with <phi(x), phi(y)> = k(x, y), or nearly, once each is multiplied by its scale."""
-
-    width: int  # the number of columns
-    scale: Tensor  # (width,)
-    diagonal: float | None  # k(x, x) where it is the same for all x
-    reach: float  # arguments of cosines stay below this times the rows of ``standard``; infinite: no float32
-
-    @property
-    def width_with_norms(self) -> int:
-        """The number of columns, that of k(x, x) among them where it varies."""
-        return self.width + (self.diagonal is None)
-
-    @property
-    def scale_with_norms(self) -> Tensor:
-        """The scales of those."""
-        return self.scale if self.diagonal is not None else torch.cat((self.scale, self.scale.new_ones(1)))
-
-    @abstractmethod
-    def standard(self, x: Tensor) -> Tensor:
-        """Return rows in units of the kernel, shape ``(..., n, q)``."""
-
-    @abstractmethod
-    def columns(self, y: Tensor) -> Tensor:
-        """Return the columns of standard rows, shape ``(..., n, width)``, with gradients."""
-
-    @abstractmethod
-    def norms(self, y: Tensor) -> Tensor:
-        """Return k(x, x) of standard rows, shape ``(..., n)``."""
-
-    @abstractmethod
-    def fill(self, y: Tensor, out: Tensor) -> None:
-        """Write the columns of standard rows ``(n, q)`` into ``out`` ``(n, width)``."""
-
-    def fill_with_norms(self, y: Tensor, out: Tensor) -> None:
-        """Write the columns and, where it varies, k(x, x)."""
-        self.fill(y, out[:, : self.width])
-        if self.diagonal is None:
-            out[:, self.width] = self.norms(y)
-
-    def augmented(self, x: Tensor) -> Tensor:
-        """Return (1, phi) or (1, phi, k(x, x)) of the rows of x, scaled, shape ``(..., n, 1 + ...)``."""
-        y = self.standard(x)
-        parts = [torch.ones_like(y[..., :1]), self.columns(y) * self.scale.to(y)]
-        if self.diagonal is None:
-            parts.append(self.norms(y)[..., None])
-        return torch.cat(parts, dim=-1)
-
-
-@dataclass(frozen=True, eq=False)
-class Waves(FeatureMap):
-    """Cosines and sines of projections: a kernel of differences."""
+class Waves:
+    """Cosines and sines of projections: the features of a kernel of differences."""
 
     sides: tuple[tuple[tuple[int, ...], Kernel | None], ...]
     frequencies: Tensor  # (width / 2, q)
+    scale: Tensor  # (width,)
+    diagonal: float  # k(x, x)
 
     @classmethod
     def of(cls, term: Term, frequencies: Tensor, mass: Tensor) -> Waves:
-        """Return the waves of a summand of a kernel."""
         sides: list[tuple[tuple[int, ...], Kernel | None]] = []
         rates: list[float] = []
         for columns, kernel in term.sides:
@@ -86,34 +36,26 @@ class Waves(FeatureMap):
             sides.append((columns, kernel if rate is None else None))
             rates += [1.0 if rate is None else rate] * len(columns)
         frequencies = frequencies * frequencies.new_tensor(rates)
-        return cls(
-            width=2 * len(mass),
-            scale=(term.factor * mass).sqrt().repeat(2),
-            diagonal=term.factor,
-            reach=float(frequencies.abs().sum(dim=1).max()),
-            sides=tuple(sides),
-            frequencies=frequencies,
-        )
+        return cls(tuple(sides), frequencies, (term.factor * mass).sqrt().repeat(2), term.factor)
+
+    @property
+    def reach(self) -> float:
+        return float(self.frequencies.abs().sum(dim=1).max())
 
     def standard(self, x: Tensor) -> Tensor:
         """Return the columns of each side in turn, over those bandwidths that frequencies do not hold."""
-        parts = []
-        for columns, kernel in self.sides:
-            y = _take(x, columns)
-            parts.append(y if kernel is None else kernel.standard_rows(y))
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        sides = [(_take(x, columns), kernel) for columns, kernel in self.sides]
+        return _beside([y if kernel is None else kernel.standard_rows(y) for y, kernel in sides])
 
     def columns(self, y: Tensor) -> Tensor:
-        """Return all cosines, then all sines."""
         t = y @ self.frequencies.to(y).mT
         return torch.cat((t.cos(), t.sin()), dim=-1)
 
     def norms(self, y: Tensor) -> Tensor:
-        """Return the same number for each row."""
         return torch.full_like(y[..., 0], float(self.scale.square().sum()) / 2.0)
 
     def fill(self, y: Tensor, out: Tensor) -> None:
-        """Write them by one product, in place: new memory for each block would cost as much as a cosine."""
+        # One product, in place: new memory for each block would cost as much as a cosine.
         cosines, sines = out.split(len(self.frequencies), dim=1)
         torch.mm(y, self.frequencies.to(y).mT, out=cosines)
         torch.sin(cosines, out=sines)
@@ -121,89 +63,105 @@ class Waves(FeatureMap):
 
 
 @dataclass(frozen=True, eq=False)
-class Columns(FeatureMap):
-    """The columns themselves: the linear kernel."""
+class Columns:
+    """The columns themselves: the features of the linear kernel."""
 
     seen: tuple[int, ...]
     kernel: Kernel
     factor: float
+    scale: Tensor  # (width,)
+    diagonal = None  # it varies
+    reach = math.inf  # what is left after centring may be far below a digit of float32
 
     @classmethod
     def of(cls, term: Term) -> Columns:
-        """Return the columns of a summand of a kernel."""
         ((seen, kernel),) = term.sides
         width = kernel.standard_rows(torch.zeros((1, len(seen)), dtype=torch.float64)).shape[-1]
-        return cls(
-            width=width,
-            scale=torch.full((width,), term.factor**0.5, dtype=torch.float64),
-            diagonal=None,
-            reach=math.inf,  # what is left after centring may be far below a digit of float32
-            seen=seen,
-            kernel=kernel,
-            factor=term.factor,
-        )
+        scale = torch.full((width,), term.factor**0.5, dtype=torch.float64)
+        return cls(seen, kernel, term.factor, scale)
 
     def standard(self, x: Tensor) -> Tensor:
-        """Return rows as the kernel sees them."""
         return self.kernel.standard_rows(_take(x, self.seen))
 
     def columns(self, y: Tensor) -> Tensor:
-        """Return the rows."""
         return y
 
     def norms(self, y: Tensor) -> Tensor:
-        """Return squared norms."""
         return self.factor * y.square().sum(dim=-1)
 
     def fill(self, y: Tensor, out: Tensor) -> None:
-        """Copy the rows."""
         out.copy_(y)
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(FeatureMap):
-    """The features of a sum of kernels, side by side."""
+class FeatureMap:
+    """Columns phi with <phi(x), phi(y)> = k(x, y), or nearly, once each is multiplied by its scale.
 
-    parts: tuple[FeatureMap, ...]
-    widths: tuple[int, ...]  # of the standard rows of each
+    The summands of the kernel have their columns side by side.
+    """
 
-    @classmethod
-    def of(cls, parts: Sequence[FeatureMap], blank: Tensor) -> Joined:
-        """Return the features of parts, given a row of x."""
-        diagonals = [part.diagonal for part in parts if part.diagonal is not None]
-        return cls(
-            width=sum(part.width for part in parts),
-            scale=torch.cat([part.scale for part in parts]),
-            diagonal=math.fsum(diagonals) if len(diagonals) == len(parts) else None,
-            reach=max(part.reach for part in parts),
-            parts=tuple(parts),
-            widths=tuple(part.standard(blank).shape[-1] for part in parts),
-        )
+    parts: tuple[Waves | Columns, ...]
+    widths: tuple[int, ...]  # of the standard rows of each part but the first, which has the others
+
+    @cached_property
+    def scale(self) -> Tensor:
+        return torch.cat([part.scale for part in self.parts])
+
+    @property
+    def width(self) -> int:
+        return len(self.scale)
+
+    @cached_property
+    def diagonal(self) -> float | None:
+        """k(x, x) where it is the same for all x."""
+        diagonals = [part.diagonal for part in self.parts if part.diagonal is not None]
+        return math.fsum(diagonals) if len(diagonals) == len(self.parts) else None
+
+    @cached_property
+    def reach(self) -> float:
+        """Arguments of cosines stay below this times the rows of ``standard``; infinite: no float32."""
+        return max(part.reach for part in self.parts)
+
+    @property
+    def scale_with_norms(self) -> Tensor:
+        """The scales, that of k(x, x) among them where it varies."""
+        return self.scale if self.diagonal is not None else torch.cat((self.scale, self.scale.new_ones(1)))
 
     def standard(self, x: Tensor) -> Tensor:
-        """Return the standard rows of each part in turn."""
-        return torch.cat([part.standard(x) for part in self.parts], dim=-1)
+        """Return rows in units of the kernel, shape ``(..., n, q)``."""
+        return _beside([part.standard(x) for part in self.parts])
 
-    def columns(self, y: Tensor) -> Tensor:
-        """Return the columns of each part in turn."""
-        return torch.cat([part.columns(own) for part, own in self._own(y)], dim=-1)
+    def fill_with_norms(self, y: Tensor, out: Tensor) -> None:
+        """Write the columns of standard rows ``(n, q)`` and, where it varies, k(x, x) into ``out``."""
+        places = out[:, : self.width].split([len(part.scale) for part in self.parts], dim=1)
+        for (part, own), place in zip(self._own(y), places, strict=True):
+            part.fill(own, place)
+        if self.diagonal is None:
+            out[:, self.width] = self._norms(y)
 
-    def norms(self, y: Tensor) -> Tensor:
-        """Return the sum of those of the parts."""
+    def augmented(self, x: Tensor) -> Tensor:
+        """Return (1, phi) or (1, phi, k(x, x)) of the rows of x, scaled, with gradients."""
+        y = self.standard(x)
+        columns = _beside([part.columns(own) for part, own in self._own(y)])
+        parts = [torch.ones_like(y[..., :1]), columns * self.scale.to(y)]
+        if self.diagonal is None:
+            parts.append(self._norms(y)[..., None])
+        return torch.cat(parts, dim=-1)
+
+    def _norms(self, y: Tensor) -> Tensor:
         return torch.stack([part.norms(own) for part, own in self._own(y)]).sum(dim=0)
 
-    def fill(self, y: Tensor, out: Tensor) -> None:
-        """Let each part write its own."""
-        columns = out.split([part.width for part in self.parts], dim=1)
-        for (part, own), place in zip(self._own(y), columns, strict=True):
-            part.fill(own, place)
-
-    def _own(self, y: Tensor) -> list[tuple[FeatureMap, Tensor]]:
-        return list(zip(self.parts, y.split(self.widths, dim=-1), strict=True))
+    def _own(self, y: Tensor) -> Iterator[tuple[Waves | Columns, Tensor]]:
+        widths = (y.shape[-1] - sum(self.widths), *self.widths)
+        return zip(self.parts, y.split(widths, dim=-1), strict=True)
 
 
 def _take(x: Tensor, columns: Sequence[int]) -> Tensor:
     return x if len(columns) == x.shape[-1] and list(columns) == sorted(columns) else x[..., list(columns)]
+
+
+def _beside(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=-1)
 
 
 def feature_map(
@@ -216,24 +174,19 @@ def feature_map(
     """
     terms = kernel.terms(tuple(range(width)), factor, name)
     waves = sum(term.law is not None for term in terms)
-    parts: list[FeatureMap] = []
+    parts: list[Waves | Columns] = []
     for place, term in enumerate(terms):
         if term.law is None:
             parts.append(Columns.of(term))
             continue
         pairs = n_features // (2 * waves)
         if pairs < 1:
-            raise ArgumentError(
-                "n_features",
-                f"be at least {2 * waves} for '{name}', a cosine and a sine for each of its kernels",
-                n_features,
-                "Use more features or a simpler kernel.",
-            )
+            must = f"be at least {2 * waves} for '{name}', a cosine and a sine for each of its kernels"
+            raise ArgumentError("n_features", must, n_features, "Use more features or a simpler kernel.")
         q = sum(len(columns) for columns, _ in term.sides)
         parts.append(Waves.of(term, *spectrum(term.law, pairs, q, random_state + place)))
-    if len(parts) == 1:
-        return parts[0]
-    return Joined.of(parts, torch.zeros((1, width), dtype=torch.float64))
+    blank = torch.zeros((1, width), dtype=torch.float64)
+    return FeatureMap(tuple(parts), tuple(part.standard(blank).shape[-1] for part in parts[1:]))
 
 
 @lru_cache(maxsize=64)

@@ -159,10 +159,8 @@ class FeatureHSIC(Dependence):
             return super()._permuted(z, s, permutations, w)
         check_row_count(self.estimator, len(s))
         X, Y, of_z, of_s = self._sides(z, s, w)
-        values = [
-            self.of_moments(self._products(X, Y[order], of_z, of_s, None if w is None else w[order]))
-            for order in permutations
-        ]
+        pairings = ((Y[order], None if w is None else w[order]) for order in permutations)
+        values = [self.of_moments(self._products(X, own, of_z, of_s, v)) for own, v in pairings]
         return torch.stack(values).to(z.dtype)
 
     def _calibrated(

@@ -64,12 +64,10 @@ class Plan:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns as JSON."""
         return {"z": self.width, "names": list(self.names), "kinds": list(self.kinds)}
 
     @cached_property
     def map_z(self) -> FeatureMap:
-        """The features of z."""
         return feature_map(self.kernel_z, self.width, self.n_features[0], self.random_state, "kernel_z")
 
     @cached_property

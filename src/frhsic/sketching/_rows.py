@@ -44,7 +44,6 @@ class Sample(NamedTuple):
         return Sample(numbers[order], z[order], s[order], w[order], bound)
 
     def take(self, rows: Tensor) -> Sample:
-        """Return the rows of a mask."""
         return Sample(self.numbers[rows], self.z[rows], self.s[rows], self.w[rows], self.bound)
 
 
@@ -76,7 +75,6 @@ def groups_of(numbers: Tensor, n_groups: int) -> Tensor:
 
 
 def read_ids(ids: object, n: int) -> NDArray[np.int64]:
-    """Return the ids of rows as integers."""
     array = np.asarray(ids)
     if array.shape != (n,) or array.dtype.kind not in "iu":
         must, got = f"be {n} integers, one for each row of 'z'", f"{array.dtype} of shape {array.shape}"
@@ -94,8 +92,5 @@ def read_units(groups: object, n: int) -> NDArray[np.int64]:
     if array.dtype.kind in "iu":
         return np.ascontiguousarray(array.astype(np.int64, copy=False))
     labels, codes = np.unique(array.astype(str), return_inverse=True)
-    bits = [
-        int.from_bytes(hashlib.blake2b(x.encode(), digest_size=8).digest(), "little", signed=True)
-        for x in labels
-    ]
-    return np.array(bits, dtype=np.int64)[codes.reshape(-1)]
+    digests = b"".join(hashlib.blake2b(x.encode(), digest_size=8).digest() for x in labels)
+    return np.frombuffer(digests, "<i8").astype(np.int64)[codes.reshape(-1)]

@@ -136,14 +136,8 @@ class HSICSketch:
         sensitive = to_sensitive(s, name="s", n_rows=len(x), rows_of="z")
         w = to_weights(weights, n_rows=len(x), rows_of="z", name="weights")
         measure = HSIC(kernel_z, kernel_s).calibrate(x, sensitive, weights=w, freeze=True)
-        return cls(
-            measure.kernel_z,
-            cast(Kernel, measure.kernel_s),
-            n_features=n_features,
-            random_state=random_state,
-            n_groups=n_groups,
-            dtype=dtype,
-        )
+        kernels = (measure.kernel_z, cast(Kernel, measure.kernel_s))
+        return cls(*kernels, n_features=n_features, random_state=random_state, n_groups=n_groups, dtype=dtype)
 
     # Rows
 
@@ -187,8 +181,7 @@ class HSICSketch:
         if w is not None and bool((w < 0).any()):  # all may be zero: other rows come
             got = f"{int((w < 0).sum())} negative ones"
             raise ArgumentError("weights", "not be negative", got, "Set them to zero.")
-        first = self._n_seen
-        numbers = np.arange(first, first + n, dtype=np.int64) if ids is None else read_ids(ids, n)
+        numbers = np.arange(n, dtype=np.int64) + self._n_seen if ids is None else read_ids(ids, n)
         units = None if groups is None else read_units(groups, n)
         self._check_beside("groups", units is not None, self._grouped)
         labels = None if given is None else split_labels(given, name="given", n_rows=n, rows_of="z").kept
@@ -221,17 +214,8 @@ class HSICSketch:
     def _plan_columns(self, width: int, s: Sensitive) -> Sensitive:
         """Fix the columns on the first rows; return s with its columns in that order."""
         if self._plan is None:
-            self._plan = Plan(
-                self.kernel_z,
-                self.kernel_s,
-                self.n_features,
-                self.random_state,
-                self.n_groups,
-                _DTYPES[self.dtype],
-                width,
-                s.names,
-                s.kinds,
-            )
+            fixed = (self.kernel_z, self.kernel_s, self.n_features, self.random_state, self.n_groups)
+            self._plan = Plan(*fixed, _DTYPES[self.dtype], width, s.names, s.kinds)
         return self._plan.match(width, s)
 
     def __add__(self, other: HSICSketch) -> HSICSketch:
@@ -327,11 +311,8 @@ class HSICSketch:
     def at(self, label: Label) -> HSICSketch:
         """Return the sketch of the rows of one label of ``given``."""
         if label not in self.labels:
-            must, fix = (
-                f"be one of {list(self.labels)[:5]}",
-                "Pass 'given' to update, and a label that occurred.",
-            )
-            raise ArgumentError("label", must, repr(label), fix)
+            fix = "Pass 'given' to update, and a label that occurred."
+            raise ArgumentError("label", f"be one of {list(self.labels)[:5]}", repr(label), fix)
         return self._of(self._states[label].copy())
 
     def without(self, group: int) -> HSICSketch:
@@ -402,9 +383,7 @@ class HSICSketch:
         moments = sums.moments()
         effective = float(moments.first[0, 0].square() / moments.second[0, 0])
         if estimator == "unbiased" and effective < 4.0 - 1e-9:
-            must = (
-                "have brought at least 4 rows for estimator='unbiased', of equal weight or as good as these"
-            )
+            must = "have brought at least 4 rows for estimator='unbiased', or weighted rows worth as many"
             raise ArgumentError("update", must, f"{effective:.3g}", "Add rows.")
         value = hsic_of_sums(*moments, estimator)
         if normalized:

@@ -44,7 +44,8 @@ class State:
         ]
         G, q, scalar = plan.n_groups, len(plan.names), plan.width == 1
         self.counts = torch.zeros(G, dtype=torch.int64)
-        self.sums = torch.zeros((1, G, *(0,) * q, 1 + plan.map_z.width_with_norms, 1), dtype=torch.float64)
+        A = 1 + len(plan.map_z.scale_with_norms)
+        self.sums = torch.zeros((1, G, *(0,) * q, A, 1), dtype=torch.float64)
         exact = (0,) * (q - len(plan.free))
         self.line = Grid((1, G, *exact), 3 if scalar else 1) if len(plan.free) <= 1 else None
         self.scores = Grid((1, G), 1) if scalar else None
@@ -64,10 +65,8 @@ class State:
 
     @property
     def grids(self) -> dict[str, Grid]:
-        """The grids that there are, by their names."""
-        return {
-            name: grid for name, grid in (("line", self.line), ("scores", self.scores)) if grid is not None
-        }
+        named = {"line": self.line, "scores": self.scores}
+        return {name: grid for name, grid in named.items() if grid is not None}
 
     # Values of the columns of s
 
@@ -77,7 +76,6 @@ class State:
         return [j for j, values in enumerate(self.values) if values is not None]
 
     def n_values(self, j: int) -> int:
-        """Return how many values of a column are known."""
         values = self.values[j]
         return 0 if values is None else len(values)
 
@@ -141,7 +139,7 @@ class State:
         axes = [2 + self.discrete.index(j) for j in free]
         kept = [axis for axis in range(self.sums.ndim - 2) if axis not in axes]
         points = self.points(free)
-        columns = torch.ones((len(points), 1 + map_s.width_with_norms), dtype=torch.float64)
+        columns = torch.ones((len(points), 1 + len(map_s.scale_with_norms)), dtype=torch.float64)
         map_s.fill_with_norms(map_s.standard(points), columns[:, 1:])
         sums = self.sums.squeeze(-1)
         sums = sums.permute(*kept, sums.ndim - 1, *axes).flatten(len(kept) + 1)  # (P, G, ..., A, points)
@@ -159,7 +157,6 @@ class State:
     # Whole states
 
     def copy(self) -> State:
-        """Return a state that does not change with this one."""
         twin = State.__new__(State)
         twin.__dict__.update(self.__dict__)
         twin.values = list(self.values)
@@ -168,7 +165,6 @@ class State:
         return twin
 
     def merge(self, other: State) -> None:
-        """Add the sums of another state of the same plan."""
         other = other.copy()
         unions: dict[int, Values] = {}
         for j, pair in enumerate(zip(self.values, other.values, strict=True)):

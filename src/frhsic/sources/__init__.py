@@ -6,6 +6,7 @@ from frhsic.sources._missing import drop_missing as drop_missing
 from frhsic.sources._shuffle import shuffle
 from frhsic.sources._source import Piece as Piece
 from frhsic.sources._source import Source
+from frhsic.sources._source import cut_runs as cut_runs
 from frhsic.sources._sql import open_sql
 from frhsic.sources._stores import redact_url as redact_url
 from frhsic.sources._tables import absent_error as absent_error
@@ -13,11 +14,4 @@ from frhsic.sources._tables import check_suffix as check_suffix
 from frhsic.sources._tables import column_names as column_names
 from frhsic.sources._tables import read_table, write_table
 
-__all__ = [
-    "Source",
-    "open_source",
-    "open_sql",
-    "read_table",
-    "shuffle",
-    "write_table",
-]
+__all__ = ["Source", "open_source", "open_sql", "read_table", "shuffle", "write_table"]

@@ -9,6 +9,7 @@ import base64
 import binascii
 import contextlib
 import gzip
+import importlib
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -25,15 +26,14 @@ if TYPE_CHECKING:
 SAVE_AS_CSV = "Save the table as CSV (UTF-8) or Parquet and pass that file."
 
 
-def import_pyarrow() -> Any:
-    """Import pyarrow, or raise an ImportError that says how to install it."""
+def import_pyarrow(module: str = "pyarrow") -> Any:
+    """Import pyarrow or a module of it, or raise an ImportError that says how to install it."""
     try:
-        import pyarrow
+        return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
             "Tables in files need pyarrow. Install it with the command line: pip install 'frhsic[cli]'."
         ) from error
-    return pyarrow
 
 
 @contextlib.contextmanager
@@ -57,23 +57,31 @@ def translate_errors() -> Iterator[None]:
 
 def csv_options(
     form: Form,
-    columns: Sequence[str] | None = None,
-    types: dict[str, Any] | None = None,
-    placeholders: Sequence[str] = (),
-) -> tuple[Any, Any]:
-    """Return how a CSV is cut into cells, and how cells become values (of ``types``, where known)."""
-    import pyarrow.csv
-
-    parse = pyarrow.csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
-    convert = pyarrow.csv.ConvertOptions(
+    columns: Sequence[str] | None,
+    types: dict[str, Any] | None,
+    placeholders: Sequence[str],
+    **reading: Any,
+) -> dict[str, Any]:
+    """Return how a CSV is read, cut into cells, and how cells become values (of ``types``, where known)."""
+    csv = import_pyarrow("pyarrow.csv")
+    convert = csv.ConvertOptions(
         include_columns=columns,
         column_types=types,
         strings_can_be_null=True,
         quoted_strings_can_be_null=bool(placeholders),  # a placeholder is one in quotes too
         decimal_point=form.decimal,
-        null_values=[*pyarrow.csv.ConvertOptions().null_values, *placeholders],
+        null_values=[*csv.ConvertOptions().null_values, *placeholders],
     )
-    return parse, convert
+    return {
+        "read_options": csv.ReadOptions(encoding=form.encoding, **reading),
+        "parse_options": csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True),
+        "convert_options": convert,
+    }
+
+
+def is_text(kind: Any) -> bool:
+    types = import_pyarrow().types
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def check_text(schema: pa.Schema) -> None:
@@ -89,26 +97,22 @@ def open_parquet(source: Any, **options: Any) -> Any:
     The footer has no checksum. What it says twice must agree: a row group that lost rows there would
     otherwise be read without them.
     """
-    import pyarrow.parquet
-
-    file = pyarrow.parquet.ParquetFile(source, page_checksum_verification=True, **options)
+    parquet = import_pyarrow("pyarrow.parquet")
+    file = parquet.ParquetFile(source, page_checksum_verification=True, **options)
     facts, stored = file.metadata, (file.metadata.metadata or {}).get(b"ARROW:schema")
     # Not row_group(j).column(k): pyarrow ends the process there if the damage is in the statistics.
     agrees = sum(facts.row_group(j).num_rows for j in range(facts.num_row_groups)) == facts.num_rows
     if stored is not None:
         pa = import_pyarrow()
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored)))
-        is_binary = pa.types.is_binary
-        agrees &= [(field.name, is_binary(field.type)) for field in schema] == [
-            (field.name, is_binary(field.type)) for field in file.schema_arrow
-        ]
+        schemas = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored))), file.schema_arrow
+        first, second = ([(f.name, pa.types.is_binary(f.type)) for f in schema] for schema in schemas)
+        agrees &= first == second
     if not agrees:
         raise damaged_error("a Parquet footer that contradicts itself")
     return file
 
 
 def open_ipc(source: Any, form: Form, **options: Any) -> Any:
-    """Open an Arrow file or stream."""
     ipc = import_pyarrow().ipc
     return (ipc.open_file if form.name == "arrow" else ipc.open_stream)(source, **options)
 
@@ -122,14 +126,12 @@ def read_ipc(reader: Any, form: Form) -> Iterator[pa.RecordBatch]:
 
 
 def damaged_error(got: str) -> ValueError:
-    """Return the error about a file that cannot be read to its end."""
     return ValueError(
         f"'path' must be a whole CSV, Parquet or Arrow file. Got: {got}. Check how the file was written."
     )
 
 
 def encoding_error(place: str = "") -> ArgumentError:
-    """Return the error about text that is not UTF-8."""
     return ArgumentError("path", "be a CSV in UTF-8, Parquet or Arrow", f"other bytes{place}", SAVE_AS_CSV)
 
 

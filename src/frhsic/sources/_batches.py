@@ -15,19 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from frhsic._checks import ArgumentError
 from frhsic._text import list_names
+from frhsic.sources import _stores
 from frhsic.sources._arrow import check_text, csv_options, import_pyarrow, open_ipc, open_parquet, read_ipc
 from frhsic.sources._form import SAMPLE, Form, check_separators, detect_form, unpack_start
 from frhsic.sources._missing import check_placeholders
-from frhsic.sources._source import Piece, Source, check_count, select_columns
-from frhsic.sources._stores import (
-    fingerprint_file,
-    is_url,
-    list_files,
-    name_errors,
-    open_file,
-    read_start,
-    redact_url,
-)
+from frhsic.sources._source import Piece, Source, check_count, cut_runs, select_columns
 from frhsic.sources._streams import open_stream
 
 if TYPE_CHECKING:
@@ -118,19 +110,18 @@ def _list_paths(where: Any) -> list[str] | None:
     files = []
     for each in several:
         path = os.fspath(each)
-        inside = list_files(path)
+        inside = _stores.list_files(path)
         if not inside:
-            what = "an empty folder" if not is_url(path) and os.path.isdir(path) else "none"
-            raise FileNotFoundError(
-                f"'where' must name files that exist. Got {what} for '{redact_url(path)}'. Check the path."
-            )
+            what = "an empty folder" if not _stores.is_url(path) and os.path.isdir(path) else "none"
+            got = f"Got {what} for '{_stores.redact_url(path)}'. Check the path."
+            raise FileNotFoundError(f"'where' must name files that exist. {got}")
         files += inside
     files.sort()
-    real = [path if is_url(path) else os.path.realpath(path) for path in files]
     seen: set[str] = set()
-    for path, target in zip(files, real, strict=True):
+    for path in files:
+        target = path if _stores.is_url(path) else os.path.realpath(path)
         if target in seen:
-            got = f"'{redact_url(path)}' twice, as it is or through a link"
+            got = f"'{_stores.redact_url(path)}' twice, as it is or through a link"
             raise ArgumentError("where", "name each file once", got, "Leave one out.")
         seen.add(target)
     return files
@@ -149,14 +140,14 @@ class _Header:
 
 def _read_header(path: str, placeholders: tuple[str, ...] = ()) -> _Header:
     groups = None
-    with name_errors(path):
-        mark = fingerprint_file(path)
-        form = detect_form(*unpack_start(read_start(path, SAMPLE)))
+    with _stores.name_errors(path):
+        mark = _stores.fingerprint_file(path)
+        form = detect_form(*unpack_start(_stores.read_start(path, SAMPLE)))
         if form.compressed and form.name in ("parquet", "arrow"):
             got = "a Parquet or Arrow file in gzip"
             fix = "Unpack it; Parquet compresses by itself."
             raise ArgumentError("path", "be read from its end, which gzip does not allow", got, fix)
-        with open_file(path) as file:
+        with _stores.open_file(path) as file:
             if form.name == "parquet":
                 with _parquet(file) as whole:
                     schema, facts = whole.schema_arrow, whole.metadata
@@ -176,7 +167,7 @@ def _cut_pieces(
 ) -> tuple[pa.Schema, tuple[Piece, ...]]:
     read = partial(_read_header, placeholders=placeholders)
     headers: Iterable[_Header]
-    if any(map(is_url, paths)):
+    if any(map(_stores.is_url, paths)):
         with ThreadPoolExecutor(_REQUESTS) as pool:
             headers = list(pool.map(read, paths))
     else:
@@ -184,18 +175,16 @@ def _cut_pieces(
     schema, pieces = None, []
     for header in headers:
         schema = _join_schema(schema, header, columns, paths[0])
+        name, groups = _stores.redact_url(header.path), header.groups or ()
         piece = partial(Piece, fingerprint=header.fingerprint, path=header.path, form=header.form)
-        cuts = _cut_groups(header.groups or (), piece_rows)
+        cuts = cut_runs(groups, piece_rows)
         if len(cuts) < 2:
-            pieces.append(
-                piece(redact_url(header.path), rows=None if header.groups is None else sum(header.groups))
-            )
+            pieces.append(piece(name, rows=None if header.groups is None else sum(groups)))
             continue
         first = 0
         for start, stop in cuts:
-            rows = sum((header.groups or ())[start:stop])
-            name = f"{redact_url(header.path)}[{start}:{stop}]"
-            pieces.append(piece(name, rows=rows, first_row=first, row_groups=(start, stop)))
+            rows, cut = sum(groups[start:stop]), f"{name}[{start}:{stop}]"
+            pieces.append(piece(cut, rows=rows, first_row=first, row_groups=(start, stop)))
             first += rows
     if all(piece.rows == 0 for piece in pieces):
         got = f"0 rows, in {len(paths)} files"
@@ -208,11 +197,11 @@ def _join_schema(
 ) -> pa.Schema:
     """Join the types of one more file with those of the files before it."""
     pa = import_pyarrow()
-    name = redact_url(header.path)
+    name = _stores.redact_url(header.path)
     wanted = columns if columns is not None or schema is None else list(schema.names)
     mine = select_columns(header.schema, wanted, f"'{name}'")
     if header.form.name == "csv":
-        with name_errors(header.path):
+        with _stores.name_errors(header.path):
             check_text(mine)
             check_separators(header.form, mine.names)
     if schema is None:
@@ -221,7 +210,7 @@ def _join_schema(
         more = [column for column in header.schema.names if column not in mine.names]
         got = f"also {list_names(more, 8)}"
         fix = "Name the columns to read: columns=[...]."
-        raise ArgumentError(name, f"have the columns of '{redact_url(first)}'", got, fix)
+        raise ArgumentError(name, f"have the columns of '{_stores.redact_url(first)}'", got, fix)
     fields = []
     for before, now in zip(schema, mine, strict=True):
         try:
@@ -234,28 +223,17 @@ def _join_schema(
     return pa.schema(fields)
 
 
-def _cut_groups(groups: Sequence[int], piece_rows: int) -> list[tuple[int, int]]:
-    """Cut row groups into runs with at least ``piece_rows`` rows each, but for the last."""
-    cuts, start, rows = [], 0, 0
-    for j, count in enumerate(groups):
-        rows += count
-        if rows >= piece_rows or j == len(groups) - 1:
-            cuts.append((start, j + 1))
-            start, rows = j + 1, 0
-    return cuts
-
-
 def _read_file(
     piece: Piece, schema: pa.Schema, batch_rows: int, *, placeholders: tuple[str, ...] = ()
 ) -> Iterator[pa.RecordBatch]:
     form, names = piece.form, list(schema.names)
     assert form is not None  # noqa: S101  (a piece of a file has one)
-    with open_file(piece.path) as file:
+    with _stores.open_file(piece.path) as file:
         if form.name == "parquet":
             with _parquet(file) as whole:
                 groups = list(range(*(piece.row_groups or (0, whole.num_row_groups))))
                 # One thread: pieces are what runs side by side.
-                if not is_url(piece.path):
+                if not _stores.is_url(piece.path):
                     yield from whole.iter_batches(batch_rows, groups, names, use_threads=False)
                     return
                 for group in groups:
@@ -283,13 +261,10 @@ def _fits(whole: Any, group: int, columns: Sequence[str]) -> bool:
 
 
 def _csv(file: Any, form: Form, schema: pa.Schema | None = None, placeholders: tuple[str, ...] = ()) -> Any:
-    import pyarrow.csv
-
     types = None if schema is None else dict(zip(schema.names, schema.types, strict=True))
-    parse, convert = csv_options(form, None if types is None else list(types), types, placeholders)
-    read = pyarrow.csv.ReadOptions(encoding=form.encoding, block_size=_BLOCK, use_threads=False)
-    plain = _unpack(file, form)
-    return pyarrow.csv.open_csv(plain, read_options=read, parse_options=parse, convert_options=convert)
+    columns = None if types is None else list(types)
+    options = csv_options(form, columns, types, placeholders, block_size=_BLOCK, use_threads=False)
+    return import_pyarrow("pyarrow.csv").open_csv(_unpack(file, form), **options)
 
 
 def _ipc(file: Any, form: Form, columns: list[str] | None = None) -> Any:

@@ -7,7 +7,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from frhsic._checks import ArgumentError
 from frhsic._text import list_names
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SAMPLE = 65_536  # bytes that tell what a file is
 GZIP = b"\x1f\x8b"  # how a packed file begins
+_Name: TypeAlias = Literal["parquet", "arrow", "stream", "csv"]
+_MAGIC: dict[bytes, _Name] = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "stream"}
 _DELIMITERS = ",;\t|"
 _SPACES = "' \u00a0\u2009\u202f"  # signs between thousands beside comma and point
 # Numbers with a decimal sign and, maybe, other signs between thousands.
@@ -34,7 +36,7 @@ _INTEGER = re.compile(r"[+-]?\d+")
 class Form:
     """What a file is, and for a CSV how it is written."""
 
-    name: Literal["parquet", "arrow", "stream", "csv"]
+    name: _Name
     compressed: bool = False
     encoding: str = "utf8"
     delimiter: str = ","
@@ -54,12 +56,9 @@ def detect_form(sample: bytes, packed: bool) -> Form:
     """Return what a file is by its first ``SAMPLE`` bytes, unpacked."""
     if not sample:
         raise ArgumentError("path", "be a table with rows", "an empty file", "Check how it was written.")
-    if sample.startswith(b"PAR1"):
-        return Form("parquet", packed)
-    if sample.startswith(b"ARROW1"):
-        return Form("arrow", packed)
-    if sample.startswith(b"\xff\xff\xff\xff"):
-        return Form("stream", packed)
+    for start, name in _MAGIC.items():
+        if sample.startswith(start):
+            return Form(name, packed)
     encoding = "utf16" if sample.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf8"
     if sample.startswith((b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")):
         encoding = "utf32"
@@ -130,9 +129,7 @@ def check_separators(form: Form, columns: Sequence[str]) -> None:
 
 def parse_separated(table: pa.Table, form: Form) -> pa.Table:
     """Return a table with numbers in the place of columns of text such as "1.234,56"."""
-    pa = import_pyarrow()
-    import pyarrow.compute as pc
-
+    pa, pc = import_pyarrow(), import_pyarrow("pyarrow.compute")
     for j, field in enumerate(table.schema):
         if not pa.types.is_string(field.type):
             continue

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from frhsic._checks import ArgumentError
-from frhsic.sources._arrow import import_pyarrow
+from frhsic.sources._arrow import import_pyarrow, is_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,23 +17,16 @@ if TYPE_CHECKING:
 def drop_missing(
     table: pa.Table | pa.RecordBatch, columns: Sequence[str] | None = None
 ) -> pa.Table | pa.RecordBatch:
-    """Rows of a table or record batch in which none of the columns is missing (None or NaN).
+    """Return the rows of a table or record batch in which none of the columns is missing (None or NaN)."""
+    pc = import_pyarrow("pyarrow.compute")
+    wanted = table.schema.names if columns is None else columns
+    masks = [pc.invert(is_missing(table.column(name))) for name in wanted]
+    return table.filter(functools.reduce(pc.and_, masks)) if masks else table
 
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> drop_missing(pa.table({"age": [31, None, 45], "score": [0.2, 0.3, float("nan")]})).num_rows
-    1
-    """
-    pa = import_pyarrow()
-    import pyarrow.compute as pc
 
-    keep = None
-    for name in table.schema.names if columns is None else columns:
-        column = table.column(name)
-        there = pc.invert(pc.is_null(column, nan_is_null=pa.types.is_floating(column.type)))
-        keep = there if keep is None else pc.and_(keep, there)
-    return table if keep is None else table.filter(keep)
+def is_missing(column: Any) -> Any:
+    floating = import_pyarrow().types.is_floating(column.type)
+    return import_pyarrow("pyarrow.compute").is_null(column, nan_is_null=floating)
 
 
 def check_placeholders(missing_values: object) -> tuple[str, ...]:
@@ -55,19 +49,10 @@ def replace_placeholders(
     """Return a table with missing values in the place of placeholders.
 
     With ``convert``, a column of text that has only numbers left then becomes one of numbers.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> table = pa.table({"age": [31, -999], "job": ["chef", "unknown"]})
-    >>> replace_placeholders(table, ["unknown", "-999"]).to_pydict()
-    {'age': [31, None], 'job': ['chef', None]}
     """
     if not placeholders:
         return table
-    pa = import_pyarrow()
-    import pyarrow.compute as pc
-
+    pa, pc = import_pyarrow(), import_pyarrow("pyarrow.compute")
     numbers = []
     for text in placeholders:
         with contextlib.suppress(ValueError):
@@ -76,12 +61,11 @@ def replace_placeholders(
     for j, (field, column) in enumerate(zip(fields, columns, strict=True)):
         kind = field.type
         labels = pa.types.is_dictionary(kind)
-        if labels or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        values = kind.value_type if labels else kind
+        if is_text(values):
             # Only the labels of categories are compared; their type stays.
-            text = column.cast(kind.value_type) if labels else column
-            if not (pa.types.is_string(text.type) or pa.types.is_large_string(text.type)):
-                continue
-            gone = pc.is_in(pc.utf8_trim_whitespace(text), pa.array(placeholders, text.type))
+            text = column.cast(values) if labels else column
+            gone = pc.is_in(pc.utf8_trim_whitespace(text), pa.array(placeholders, values))
         elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             gone = pc.is_in(column.cast(pa.float64(), safe=False), pa.array(numbers, pa.float64()))
         else:

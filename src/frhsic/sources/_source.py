@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from frhsic._checks import ArgumentError
 from frhsic._text import list_names
-from frhsic.sources._arrow import import_pyarrow
+from frhsic.sources._arrow import import_pyarrow, is_text
 from frhsic.sources._form import Form
-from frhsic.sources._missing import drop_missing, replace_placeholders
+from frhsic.sources._missing import drop_missing, is_missing, replace_placeholders
 from frhsic.sources._stores import fingerprint_file, name_errors, redact_url
 from frhsic.sources._tables import absent_error
 
@@ -27,23 +27,13 @@ _OR_ALLOW = "or open it with allow_missing=True and leave them out of each batch
 class Piece:
     """A part of a source that can be read on its own: a file, a run of row groups of one, or a stream.
 
-    Parameters
-    ----------
-    name : str
-        What it is, once in a source and the same in the next run: a path, "path[3:7]" for row groups 3 to 6.
-    fingerprint : str
-        Changes when the file does (its size with its time of change, or the tag of an object store); "" for a
-        stream. A partial result belongs to a name and a fingerprint.
-    rows : int or None
-        How many rows it has; None where only reading would tell.
-    first_row : int
-        The number of its first row in its file.
+    A partial result belongs to a name and a fingerprint, which changes when the file does.
     """
 
-    name: str
-    fingerprint: str = ""
-    rows: int | None = None
-    first_row: int = 0
+    name: str  # once in a source and the same in the next run: a path, "path[3:7]" for row groups 3 to 6
+    fingerprint: str = ""  # size with time of change, or the tag of an object store; "" for a stream
+    rows: int | None = None  # None where only reading would tell
+    first_row: int = 0  # its number in the file
     path: str = field(default="", repr=False)
     form: Form | None = field(default=None, repr=False)
     row_groups: tuple[int, int] | None = field(default=None, repr=False)
@@ -114,7 +104,8 @@ class Source:
             count = 0
             for large in self._read(piece, self.schema, self.batch_rows):
                 whole = replace_placeholders(_as_schema(large, self.schema, name), self.missing_values)
-                for batch in _cut(whole, self.batch_rows):
+                for start in range(0, whole.num_rows, self.batch_rows):
+                    batch = whole.slice(start, self.batch_rows)  # no copy
                     if not self.allow_missing:
                         _check_missing(batch, name, piece.first_row + count)
                     count += batch.num_rows
@@ -157,9 +148,19 @@ class Source:
 
 
 def check_count(name: str, value: object) -> None:
-    """Raise ArgumentError unless it is a number of rows."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ArgumentError(name, "be a positive whole number", repr(value), "Try the default.")
+
+
+def cut_runs(sizes: Sequence[int], least: int) -> list[tuple[int, int]]:
+    """Cut a row of sizes into runs (start, stop) that each add up to ``least`` or more, but for the last."""
+    cuts, start, size = [], 0, 0
+    for stop, more in enumerate(sizes, 1):
+        size += more
+        if size >= least or stop == len(sizes):
+            cuts.append((start, stop))
+            start, size = stop, 0
+    return cuts
 
 
 def _check_unchanged(piece: Piece) -> None:
@@ -184,31 +185,22 @@ def _as_schema(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.Reco
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)  # no copy
-
-
 def _check_missing(batch: pa.RecordBatch, source: str, before: int) -> None:
-    import pyarrow.compute as pc
-
-    pa = import_pyarrow()
+    pa, pc = import_pyarrow(), import_pyarrow("pyarrow.compute")
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        floating = pa.types.is_floating(column.type)
-        if column.null_count == 0 and not floating:
+        if column.null_count == 0 and not pa.types.is_floating(column.type):
             continue
         # A sum is the fastest way to see that nothing is NaN; there is none of float16.
         if column.null_count == 0 and not pa.types.is_float16(column.type):
             total = pc.sum(column).as_py()
             if total is None or total == total:
                 continue
-        gaps = pc.is_null(column, nan_is_null=floating)
+        gaps = is_missing(column)
         count = pc.sum(gaps).as_py()
         if count:
             first = before + pc.index(gaps, True).as_py()
-            fix = "Fill or drop these rows, "
-            if source == QUERY:
-                fix = f"Add 'WHERE {name[:60]} IS NOT NULL' to the query, "
+            query = f"Add 'WHERE {name[:60]} IS NOT NULL' to the query, "
+            fix = query if source == QUERY else "Fill or drop these rows, "
             must = f"have no missing values in column {list_names([name])}"
             rows = f"in its first {before + batch.num_rows} rows, the first in row {first}"
             raise ArgumentError(source, must, f"{count} (null or NaN) {rows}", fix + _OR_ALLOW)
@@ -232,8 +224,5 @@ def select_columns(schema: pa.Schema, columns: Sequence[str] | None, where: str)
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     """Take categories of text as text: another file may have text, which is also faster to convert."""
-    pa = import_pyarrow()
-    if not pa.types.is_dictionary(kind):
-        return kind
-    text = pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)
+    text = import_pyarrow().types.is_dictionary(kind) and is_text(kind.value_type)
     return kind.value_type if text else kind

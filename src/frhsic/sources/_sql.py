@@ -95,9 +95,8 @@ def open_sql(database: str, query: str, *, batch_rows: int = 65_536, allow_missi
     except BaseException:
         snapshot.close()  # a traceback may keep it alive
         raise
-    return Source(
-        schema, (Piece(QUERY),), Stream(partial(_read_rows, snapshot, query)), batch_rows, allow_missing
-    )
+    read = Stream(partial(_read_rows, snapshot, query))
+    return Source(schema, (Piece(QUERY),), read, batch_rows, allow_missing)
 
 
 def _read_schema(snapshot: _Snapshot, query: str) -> pa.Schema:
@@ -133,10 +132,9 @@ def _parse_address(database: str) -> _Address:
             return _Address("", problem=problem)
     scheme, _, rest = database.partition("://")
     if scheme not in ("postgresql", "postgres"):
-        fix = "use their ADBC driver and pass 'cursor.fetch_record_batch()' to open_source."
         must = "be a URL that begins with postgresql://"
-        problem = ArgumentError("database", must, "another one", f"For other databases {fix}")
-        return _Address("", problem=problem)
+        fix = "For other databases pass 'cursor.fetch_record_batch()' of their ADBC driver to open_source."
+        return _Address("", problem=ArgumentError("database", must, "another one", fix))
     try:
         parts = urlsplit(database)
         host = (parts.hostname or "") + (f":{parts.port}" if parts.port else "")
@@ -188,11 +186,9 @@ def _open_cursor(snapshot: _Snapshot) -> Iterator[Any]:
     """Connect and begin a read-only transaction on the snapshot."""
     with _connect(snapshot.address) as connection, connection.cursor() as cursor:
         _ask(lambda: cursor.execute(_BEGIN))
-        try:
+        gone = True
+        with contextlib.suppress(Exception):
             cursor.execute(f"set transaction snapshot '{snapshot.name}'")
-        except Exception:
-            gone = True
-        else:
             gone = False
         if gone:
             raise ConnectionError(
@@ -204,6 +200,7 @@ def _open_cursor(snapshot: _Snapshot) -> Iterator[Any]:
 
 
 def _describe_refusal(text: str) -> str:
+    """Return why a connection failed. The caller's frame, which a traceback shows, must not hold the text."""
     return next((ours for theirs, ours in _REFUSALS.items() if theirs in text), "a refusal")
 
 
@@ -228,9 +225,8 @@ def _describe_objection(error: Exception) -> tuple[str, str]:
         return f"from the server: {said[:200]}", "Correct the query."
     if state == "25006":
         return "one that writes", "Read only."
-    code = f" (SQLSTATE {state})" if state else ""
-    fix = "The server's own tools show its words, which may quote the data."
-    return f"an error while it ran{code}", fix
+    got = f"an error while it ran (SQLSTATE {state})" if state else "an error while it ran"
+    return got, "The server's own tools show its words, which may quote the data."
 
 
 def _read_rows(

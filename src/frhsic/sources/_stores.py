@@ -25,7 +25,6 @@ _VERSIONS += ["created"]
 
 
 def is_url(path: str) -> bool:
-    """Return whether a path is a URL."""
     return "://" in path
 
 
@@ -39,10 +38,8 @@ def redact_url(path: str) -> str:
 
 def list_files(path: str) -> list[str]:
     """Return the file of a name, all files in a folder and below it, or those of a pattern, unsorted."""
-    return _list_store(path) if is_url(path) else _list_disk(path)
-
-
-def _list_disk(path: str) -> list[str]:
+    if is_url(path):
+        return _list_store(path)
     if not os.path.isdir(path):
         # First as it is: a file may have a bracket in its name.
         return [path] if os.path.exists(path) else glob.glob(path, recursive=True)
@@ -96,7 +93,6 @@ def fingerprint_file(path: str) -> str:
 
 
 def read_start(path: str, count: int) -> bytes:
-    """Return the beginning of a file."""
     if is_url(path):
         store, inner = _store(path)
         return bytes(store.cat_file(inner, start=0, end=count))
@@ -106,7 +102,6 @@ def read_start(path: str, count: int) -> bytes:
 
 @contextlib.contextmanager
 def open_file(path: str) -> Iterator[Any]:
-    """Open a file for pyarrow."""
     pa = import_pyarrow()
     if not is_url(path):
         with pa.OSFile(path) as native:
@@ -147,9 +142,8 @@ def name_errors(path: str) -> Iterator[None]:
 
 
 def _unreachable_error(error: Exception, name: str) -> OSError:
-    return OSError(
-        f"'{name}' must be readable. Got: {_mask(error)}. Check the address and your rights to it."
-    )
+    fix = "Check the address and your rights to it."
+    return OSError(f"'{name}' must be readable. Got: {_mask(error)}. {fix}")
 
 
 def _mask(error: Exception) -> str:

@@ -38,51 +38,41 @@ class Stream:
 
 def open_stream(where: Any, columns: Sequence[str] | None) -> tuple[pa.Schema, Stream, int | None]:
     """Return the columns of anything but paths, its reader, and its number of rows if that is known."""
-    pa = import_pyarrow()
-    import pyarrow.dataset
-
+    pa, dataset = import_pyarrow(), import_pyarrow("pyarrow.dataset")
+    start: _Start
     rows = None
     if isinstance(where, pa.RecordBatch):
         where = [where]
     if isinstance(where, (list, tuple)) and where and all(isinstance(b, pa.RecordBatch) for b in where):
-        schema, start, rows = where[0].schema, _restart(lambda: where), sum(b.num_rows for b in where)
+        schema, start, rows = where[0].schema, lambda *_: where, sum(b.num_rows for b in where)
     elif isinstance(where, pa.Table):
-        schema, start, rows = where.schema, _restart(where.to_batches), where.num_rows
-    elif isinstance(where, pyarrow.dataset.Dataset):
+        schema, start, rows = where.schema, lambda *_: where.to_batches(), where.num_rows
+    elif isinstance(where, dataset.Dataset):
         schema, start = where.schema, _scan_dataset(where)
     elif nw.dependencies.is_polars_lazyframe(where):
-        polars = nw.dependencies.get_polars()
-        schema, start = (
-            polars.DataFrame(schema=where.collect_schema()).to_arrow().schema,
-            _collect_lazy(where),
-        )
+        empty = nw.dependencies.get_polars().DataFrame(schema=where.collect_schema())
+        schema, start = empty.to_arrow().schema, _collect_lazy(where)
     elif isinstance(where, (pa.RecordBatchReader, Iterator)):
         schema, start = _read_once(where)
     else:
+        read = pa.RecordBatchReader.from_stream
         try:
-            schema = pa.RecordBatchReader.from_stream(where).schema
+            schema, start = read(where).schema, lambda *_: read(where)
         except TypeError:
             raise TypeError(
                 "'where' must be paths, Arrow data or a lazy frame. "
                 f"Got a '{type(where).__name__}' of something else. Pass a path, a pattern such as "
                 "'scores/*.parquet', a pyarrow Dataset, Table or reader, or a Polars LazyFrame."
             ) from None
-        start = _restart(lambda: pa.RecordBatchReader.from_stream(where))
     return select_columns(schema, columns, "'where'"), Stream(start), rows
 
 
-def _restart(batches: Callable[[], Iterable[pa.RecordBatch]]) -> _Start:
-    return lambda _columns, _batch_rows: batches()
-
-
 def _scan_dataset(dataset: Any) -> _Start:
-    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, ParquetFragmentScanOptions
-
-    options = None
-    if isinstance(dataset, FileSystemDataset) and isinstance(dataset.format, ParquetFileFormat):
+    arrow, options = import_pyarrow("pyarrow.dataset"), None
+    if isinstance(dataset, arrow.FileSystemDataset) and isinstance(dataset.format, arrow.ParquetFileFormat):
         # Options that the caller set (keys of encrypted files, say) stay as they are.
-        plain = dataset.format.default_fragment_scan_options == ParquetFragmentScanOptions()
-        options = ParquetFragmentScanOptions(page_checksum_verification=True) if plain else None
+        plain = dataset.format.default_fragment_scan_options == arrow.ParquetFragmentScanOptions()
+        options = arrow.ParquetFragmentScanOptions(page_checksum_verification=True) if plain else None
     # pyarrow decodes whole row groups of a dataset, whatever is asked of it; at least one after the other.
     return lambda columns, batch_rows: dataset.scanner(
         columns=columns,

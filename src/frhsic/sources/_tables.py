@@ -6,25 +6,15 @@ import contextlib
 import csv
 import difflib
 import gzip
-import io
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from frhsic._checks import ArgumentError
 from frhsic._files import PathLike, check_regular, replacing
 from frhsic._text import list_names
-from frhsic.sources._arrow import (
-    check_text,
-    csv_options,
-    damaged_error,
-    encoding_error,
-    import_pyarrow,
-    open_ipc,
-    open_parquet,
-    read_ipc,
-    translate_errors,
-)
+from frhsic.sources import _arrow
+from frhsic.sources._arrow import import_pyarrow, open_ipc, open_parquet
 from frhsic.sources._form import GZIP, SAMPLE, Form, check_separators, detect_form, parse_separated
 from frhsic.sources._missing import check_placeholders, replace_placeholders
 
@@ -92,16 +82,7 @@ def read_table(
 
 
 def column_names(path: PathLike) -> list[str]:
-    """Names of the columns of a CSV, Parquet or Arrow file, without reading its rows.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     write_table({"age": [31, 45], "score": [0.2, 0.7]}, f"{folder}/t.parquet")
-    ...     column_names(f"{folder}/t.parquet")
-    ['age', 'score']
-    """
+    """Return the names of the columns of a CSV, Parquet or Arrow file, without reading its rows."""
     with _open_form(path) as form:
         return _read_names(path, form)
 
@@ -124,20 +105,16 @@ def write_table(columns: Any, path: PathLike) -> None:
     2
     """
     pa = import_pyarrow()
-    import pyarrow.csv
-    import pyarrow.feather
-    import pyarrow.parquet
-
     suffix = check_suffix(path)
     table = columns if isinstance(columns, pa.Table) else pa.table(columns)
     with replacing(path) as file:
         if suffix == ".parquet":
             # Without a checksum a damaged page that is not compressed reads as other numbers.
-            pyarrow.parquet.write_table(table, file, write_page_checksum=True)
+            import_pyarrow("pyarrow.parquet").write_table(table, file, write_page_checksum=True)
         elif suffix == ".csv":
-            pyarrow.csv.write_csv(_decode(table), file)
+            import_pyarrow("pyarrow.csv").write_csv(_decode(table), file)
         else:
-            pyarrow.feather.write_feather(table, file)
+            import_pyarrow("pyarrow.feather").write_feather(table, file)
 
 
 def check_suffix(path: PathLike) -> str:
@@ -158,11 +135,9 @@ def absent_error(
     lower = {name.lower().strip(): name for name in names}
     if absent[0].lower().strip() in lower:
         close = [lower[absent[0].lower().strip()], *close]
-    fix = (
-        f"Did you mean {list_names(list(dict.fromkeys(close)), 8, ' or ')}?"
-        if close
-        else f"The columns are {list_names(names, 8)}; the first line of a CSV must name them."
-    )
+    fix = f"The columns are {list_names(names, 8)}; the first line of a CSV must name them."
+    if close:
+        fix = f"Did you mean {list_names(list(dict.fromkeys(close)), 8, ' or ')}?"
     got = f"{list_names(absent[:1])}, which is none"
     return ArgumentError(argument, f"name columns of {where}", got, fix)
 
@@ -173,14 +148,10 @@ def _open_form(path: PathLike) -> Iterator[Form]:
     check_regular(os.stat(path))  # opening a pipe would wait for its writer
     with open(path, "rb") as raw:
         packed = raw.read(2) == GZIP
-    with translate_errors():
-        with _open_unpacked(path, packed) as file:
+    with _arrow.translate_errors():
+        with (gzip.open if packed else open)(path, "rb") as file:
             sample = file.read(SAMPLE)
         yield detect_form(sample, packed)
-
-
-def _open_unpacked(path: PathLike, packed: bool) -> BinaryIO:
-    return gzip.open(path, "rb") if packed else open(path, "rb")  # type: ignore[return-value]
 
 
 def _open_native(path: PathLike, form: Form) -> Any:
@@ -210,30 +181,26 @@ def _read_names(path: PathLike, form: Form) -> list[str]:
 
 def _read_first_row(path: PathLike, form: Form) -> list[str]:
     encoding = "utf-8-sig" if form.encoding == "utf8" else form.encoding
-    with _open_unpacked(path, form.compressed) as file, io.TextIOWrapper(file, encoding, newline="") as text:
+    with (gzip.open if form.compressed else open)(path, "rt", encoding=encoding, newline="") as text:
         try:
             return next((row for row in csv.reader(text, delimiter=form.delimiter) if row), [])
         except UnicodeDecodeError:
-            raise encoding_error() from None
+            raise _arrow.encoding_error() from None
         except csv.Error:
-            raise damaged_error("a first line that is no CSV") from None
+            raise _arrow.damaged_error("a first line that is no CSV") from None
 
 
-def _read(path: PathLike, form: Form, columns: list[str], placeholders: Sequence[str] = ()) -> pa.Table:
-    pa = import_pyarrow()
-    import pyarrow.csv
-
+def _read(path: PathLike, form: Form, columns: list[str], placeholders: Sequence[str]) -> pa.Table:
+    pa, csv_reader = import_pyarrow(), import_pyarrow("pyarrow.csv")
     with _open_native(path, form) as source:
         if form.name == "parquet":
             return open_parquet(source).read(columns=columns)
         if form.name != "csv":
             reader = open_ipc(source, form)
-            parts = [pa.Table.from_batches([batch]).select(columns) for batch in read_ipc(reader, form)]
+            parts = [pa.Table.from_batches([one]).select(columns) for one in _arrow.read_ipc(reader, form)]
             return pa.concat_tables(parts) if parts else reader.schema.empty_table().select(columns)
-        parse, convert = csv_options(form, columns, placeholders=placeholders)
-        read = pyarrow.csv.ReadOptions(encoding=form.encoding)
-        table = pyarrow.csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
-    check_text(table.schema)
+        table = csv_reader.read_csv(source, **_arrow.csv_options(form, columns, None, placeholders))
+    _arrow.check_text(table.schema)
     return table
 
 
