@@ -114,19 +114,19 @@ def weights_of(model):
 def test_each_budget_has_a_point_and_the_unconstrained_model_comes_first():
     made = fitted(budgets=[0.2, 0.5])
     assert [p.budget for p in made.points_] == [None, 0.2, 0.5]
-    assert [p.strength for p in made.points_] == [0.0, 5.0, 2.0]
+    assert [p.penalty_weight for p in made.points_] == [0.0, 5.0, 2.0]
     assert [(m.lam, m.budget) for m in made.models_] == [(0.0, None), (None, 0.2), (None, 0.5)]
     assert [p.label for p in made.points_] == ["unconstrained", "budget 20 %", "budget 50 %"]
 
 
 def test_lams_are_taken_as_given():
     made = fitted(budgets=None, lams=[3.0, 0.0])
-    assert [p.strength for p in made.points_] == [3.0, 0.0]
+    assert [p.penalty_weight for p in made.points_] == [3.0, 0.0]
     assert [p.budget for p in made.points_] == [None, None]
     assert [p.label for p in made.points_] == ["lam 3", "unconstrained"]
 
 
-def test_without_strengths_four_budgets_are_trained():
+def test_without_weights_four_budgets_are_trained():
     made = fitted(budgets=None)
     assert [p.budget for p in made.points_] == [None, 0.5, 0.2, 0.1, 0.05]
 
@@ -228,7 +228,7 @@ def test_points_hold_the_estimators_own_score_and_the_interval_of_gdp():
         assert point.equivalence is None
 
 
-COLUMNS = ["budget", "lam", "strength", "relative_dependence", "performance"]
+COLUMNS = ["budget", "lam", "penalty_weight", "relative_dependence", "performance"]
 COLUMNS += ["dependence", "dependence_low", "dependence_high", "on_front"]
 OF_PREDICTION = ["gdp", "gdp_low", "gdp_high", "hsic", "hsic_low", "hsic_high"]
 OF_REPRESENTATION = ["hsic_z", "r2_ridge", "r2_boosted"]
@@ -454,7 +454,7 @@ def test_rules_of_the_room_are_respected(rule):
 def test_rules_with_keywords_are_partials():
     rule = partial(last_equivalent, alpha=0.2)
     made = fitted(rule=rule, tolerance=5.0)
-    assert made.best_index_ == 0  # a GDP of probabilities is below 5 at every strength
+    assert made.best_index_ == 0  # a GDP of probabilities is below 5 at every penalty weight
 
 
 def test_another_rule_chooses_again_without_training(monkeypatch):

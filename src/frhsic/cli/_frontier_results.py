@@ -66,17 +66,17 @@ class Frontier:
         interval = f"{_CONFIDENCE_LEVEL:.0%} interval"
         table = make_table(title, [*first, self.performance, "GDP", interval, "R^2 from Z", ""])
         for index, point in enumerate(self.points):
-            strength = [f"{point.strength:g}"]
+            setting = [f"{point.penalty_weight:g}"]
             if self.has_budgets:
                 reached = self.columns["relative_dependence"][index]
-                strength = [
+                setting = [
                     "none" if point.budget is None else f"{point.budget:g}",
                     "" if math.isnan(reached) else f"{reached:.3f}",
                 ]
             low, high = (self.get_column("gdp", attribute, end)[index] for end in ("_low", "_high"))
             chosen = index == self.chosen
             table.add_row(
-                *strength,
+                *setting,
                 cell(point.performance),
                 cell(self.get_column("gdp", attribute)[index]),
                 f"{cell(low)} to {cell(high)}",

@@ -154,4 +154,4 @@ def _check_equivalent(tolerance: float | None, weight: str | None) -> None:
 def _describe(point: Point) -> str:
     if point.budget is not None:
         return f"budget {point.budget:g}"
-    return "the model without penalty" if point.strength == 0 else f"lam {point.strength:g}"
+    return "the model without penalty" if point.penalty_weight == 0 else f"lam {point.penalty_weight:g}"

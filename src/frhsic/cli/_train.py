@@ -68,7 +68,7 @@ def train(
     )
     reserve = Holdout(holdout, save_holdout)
     table.check_task()
-    _check_strength(budget, lam)
+    _check_budget(budget, lam)
     reserve.check()
     table.check_kinds()
     options.check_outputs({"-o": output, "--save-holdout": save_holdout}, file)
@@ -100,7 +100,7 @@ def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str,
     echo(f"Saved the model to {output}.")
 
 
-def _check_strength(budget: float | None, lam: float | None) -> None:
+def _check_budget(budget: float | None, lam: float | None) -> None:
     if budget is not None and lam is not None:
         raise ArgumentError("--budget", "come without --lam", "both", "Leave one of them out.")
     if budget is not None and not 0 < budget <= 1:

@@ -53,8 +53,8 @@ def plot_frontier(
     ax = prepare_axes(ax)
     _draw_bars(ax, points)
     _draw_front(ax, points)
-    _draw_models(ax, [point for point in points if point.strength != 0], "models", "o", MAIN)
-    _draw_models(ax, [point for point in points if point.strength == 0], "unconstrained", "s", CHANCE)
+    _draw_models(ax, [point for point in points if point.penalty_weight != 0], "models", "o", MAIN)
+    _draw_models(ax, [point for point in points if point.penalty_weight == 0], "unconstrained", "s", CHANCE)
     if chosen is not None:
         ring: dict[str, Any] = {"fillstyle": "none", "markersize": 13, "markeredgewidth": 1.8, "zorder": 2.6}
         point = points[chosen]
@@ -114,9 +114,9 @@ def _label_points(ax: Axes, points: Sequence[Point]) -> None:
     places = scale * ax.transLimits.transform([(point.dependence, point.performance) for point in points])
     taken = [_Box(x - 5, y - 5, x + 5, y + 5) for x, y in places]
     for point, (x, y) in zip(points, places, strict=True):
-        if point.strength == 0:
+        if point.penalty_weight == 0:
             continue  # the legend says it
-        text = f"{100.0 * point.budget:g} %" if point.budget is not None else f"{point.strength:g}"
+        text = f"{100.0 * point.budget:g} %" if point.budget is not None else f"{point.penalty_weight:g}"
         width = 0.62 * height * len(text)
         for dx, dy, side in _SIDES:
             left = x + dx - {"center": width / 2, "left": 0.0, "right": width}[side]

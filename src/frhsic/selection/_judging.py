@@ -108,7 +108,7 @@ class Judge:
             found["equivalence_pvalue"] = below.pvalue
         weights = {} if held.w is None else {"sample_weight": held.w.numpy()}
         point = Point(
-            strength=float(model.lam or 0.0) if model.budget is None else 1.0 / model.budget,
+            penalty_weight=float(model.lam or 0.0) if model.budget is None else 1.0 / model.budget,
             performance=float(check_scoring(model, self.scoring)(model, held.x, held.y, **weights)),
             dependence=max(interval.estimate for interval in main),
             # Covers the greatest dependence: its own column's limit does, and the greatest is no lower.

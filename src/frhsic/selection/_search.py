@@ -96,8 +96,9 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     results_ : pandas.DataFrame, or dict of columns where pandas is not installed
-        A row for each model. Always: budget, lam, strength, relative_dependence (on training rows, over the
-        unconstrained model's, as the budget has it), performance, dependence and its interval, on_front.
+        A row for each model. Always: budget, lam, penalty_weight (lam, or one over the budget),
+        relative_dependence (on training rows, over the unconstrained model's, as the budget has it),
+        performance, dependence and its interval, on_front.
         Then, of a prediction, gdp and (debiased normalised) hsic with intervals; of a representation, hsic_z
         (whitened), r2_ridge and r2_boosted (of S from Z, cross-validated among the held-out rows); pvalue and
         equivalence_pvalue. With several sensitive columns one of each, such as gdp_age.
@@ -270,7 +271,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             {
                 "budget": _or_nan(point.budget),
                 "lam": _or_nan(model.lam),
-                "strength": point.strength,
+                "penalty_weight": point.penalty_weight,
                 "relative_dependence": _or_nan(model.relative_dependence_),
                 "performance": point.performance,
                 "dependence": point.dependence,
