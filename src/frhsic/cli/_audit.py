@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,11 +107,7 @@ class _Request:
     query: str | None
     engine: str
     partials: Path | None
-
-    @property
-    def shown_file(self) -> str:
-        """The file as it may be printed: of a URL neither user, password nor query."""
-        return _redact(self.file)
+    shown_file: str  # of a URL neither user, password nor query
 
 
 def audit(
@@ -173,30 +168,28 @@ def audit(
         "trained_on": trained_on,
     }
     placeholders = options.parse_placeholders(missing_values)
+    from frhsic.sources import redact_url
+
+    shown = redact_url(file)
     request = _Request(
-        file, columns, positive, arguments, placeholders, drop_missing, query, engine, partials
+        file, columns, positive, arguments, placeholders, drop_missing, query, engine, partials, shown
     )
-    found = _run_audit(request)
+    source = _open_large(request)
+    with show_status("Loading"):
+        import frhsic.auditing  # noqa: F401
+    found = _audit_table(request) if source is None else _audit_source(request, source)
     if report is not None:
         with show_status("Drawing the report"):
             from frhsic.report import write_report
 
-            command = shlex.join(["frhsic", *map(_redact, context.obj)])
-            write_report(found, report, command=command, source=request.shown_file)
+            command = shlex.join(["frhsic", *map(redact_url, context.obj)])
+            write_report(found, report, command=command, source=shown)
     if as_json is not None:
         write_json(found.to_dict(), as_json)
     _echo_audit(found, request)
-    for path in (report, as_json):
-        if path is not None:
-            echo(f"Wrote {path}.")
+    for path in filter(None, (report, as_json)):
+        echo(f"Wrote {path}.")
     raise typer.Exit(0 if gate.check(found) else 1)
-
-
-def _run_audit(request: _Request) -> Audit:
-    source = _open_large(request)
-    with show_status("Loading"):
-        import frhsic.auditing  # noqa: F401
-    return _audit_table(request) if source is None else _audit_source(request, source)
 
 
 def _audit_table(request: _Request) -> Audit:
@@ -281,12 +274,6 @@ def _choose_engine(name: str, source: Source) -> Any:
     return {"local": Local, "pool": Pool, "ray": Ray}[name]()
 
 
-def _redact(file: str) -> str:
-    from frhsic.sources import redact_url
-
-    return redact_url(file)
-
-
 def _find_label(request: _Request, table: pa.Table) -> Any:
     """Return the label of the outcome that reads like the one of --positive."""
     if request.positive is None:
@@ -302,11 +289,9 @@ def _find_label(request: _Request, table: pa.Table) -> Any:
 
 
 def _echo_audit(found: Audit, request: _Request) -> None:
-    what = (
-        f"score {quote(request.columns['--score'][0])}"
-        if found.subject == "score"
-        else f"{found.width} columns"
-    )
+    what = f"{found.width} columns"
+    if found.subject == "score":
+        what = f"score {quote(request.columns['--score'][0])}"
     groups = "" if found.groups is None else f" in {found.groups:,} groups"
     file = to_line(Path(request.shown_file).name)
     echo(f"Audit of {what} in {file}: {found.n:,} rows{groups}.", style="bold")
@@ -332,7 +317,7 @@ def _echo_audit(found: Audit, request: _Request) -> None:
 
 def _tabulate(one: Attribute, found: Audit) -> Table:
     """Return the numbers on one attribute as a table."""
-    from frhsic.auditing import MEASURES
+    from frhsic.auditing import MEASURES, Estimate
 
     corrected = "" if one.test.adjusted is None else " (corrected)"
     title = f"Dependence on {to_line(one.name)}: p = {number(one.test.reported)}{corrected}"
@@ -343,16 +328,10 @@ def _tabulate(one: Attribute, found: Audit) -> Table:
     if one.outcome is not None:
         rows += [(f"GDP, outcome {shorten(escape(part.label), 8)}", part.gdp) for part in one.outcome.labels]
         rows.append(("calibration gap", one.outcome.calibration_gap))
-    for heading, measured in rows:
-        if measured is not None:
-            table.add_row(heading, *_format_cells(measured))
+    for heading, result in rows:
+        if result is not None:
+            single = isinstance(result, Estimate)
+            interval = "" if single else f"{cell(result.low)} to {cell(result.high)}"
+            chance = ("" if x is None else cell(x) for x in (result.chance, result.chance_high))
+            table.add_row(heading, cell(result.estimate), interval, *chance)
     return table
-
-
-def _format_cells(measured: Any) -> Sequence[str]:
-    from frhsic.auditing import Estimate
-
-    single = isinstance(measured, Estimate)
-    interval = "" if single else f"{cell(measured.low)} to {cell(measured.high)}"
-    chance = ("" if x is None else cell(x) for x in (measured.chance, measured.chance_high))
-    return cell(measured.estimate), interval, *chance

@@ -1,11 +1,10 @@
-"""Reading the columns that options name, and how the library computes on them."""
+"""Reading the columns that options name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, to_line
@@ -14,8 +13,6 @@ from frhsic.cli._output import echo, show_status
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 # Columns by the option that names them.
 Columns: TypeAlias = Mapping[str, str | Sequence[str] | None]
 
@@ -66,16 +63,3 @@ def drop_empty(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     if gone:
         echo(f"Left out {gone:,} of {table.num_rows:,} rows, in which a named column is empty.", error=True)
     return kept
-
-
-def on_one_thread(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a function that computes on one thread; torch is imported when it is called."""
-
-    @wraps(function)
-    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        from frhsic.numerics._threads import one_thread
-
-        with one_thread():
-            return function(*args, **kwargs)
-
-    return wrapped

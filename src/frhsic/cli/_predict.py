@@ -11,7 +11,7 @@ from frhsic.cli import _options as options
 from frhsic.cli._errors import take_sentence
 from frhsic.cli._input import read_columns
 from frhsic.cli._output import echo, show_status
-from frhsic.cli._training import predict_scores
+from frhsic.cli._training import predict_scores, split_model
 
 _Model = Annotated[Path, options.argument("MODEL", "A file of frhsic train.")]
 _Keep = Annotated[
@@ -50,7 +50,9 @@ def predict(
     from frhsic.sources import write_table
 
     write_table({name: table.column(name) for name in kept} | scores, output)
-    meaning = _describe_scores(_split_model(loaded)[1])
+    classes, meaning = getattr(split_model(loaded)[1], "classes_", None), "the predicted number"
+    if classes is not None:
+        meaning = f"probability of {quote(str(classes[1])) if len(classes) == 2 else 'each class'}"
     echo(f"Wrote {table.num_rows:,} rows to {output}: {quote_all(list(scores))} ({meaning}).")
 
 
@@ -68,17 +70,10 @@ def _load(path: Path) -> Any:
         raise ArgumentError("MODEL", must, got, "Train it again or copy it anew.") from None
 
 
-def _split_model(model: Any) -> tuple[Any, Any]:
-    """Return the first and the last step of a pipeline, or the model twice."""
-    from sklearn.pipeline import Pipeline
-
-    return (model[0], model[-1]) if isinstance(model, Pipeline) else (model, model)
-
-
 def _list_features(model: Any) -> list[str]:
     from frhsic.estimators import FRHSICEncoder
 
-    first, last = _split_model(model)
+    first, last = split_model(model)
     if isinstance(last, FRHSICEncoder):
         fix = "Use its 'transform' in Python."
         raise ArgumentError("MODEL", "predict a target", "an FRHSICEncoder", fix)
@@ -88,10 +83,3 @@ def _list_features(model: Any) -> list[str]:
         got = "one that was trained on an array"
         raise ArgumentError("MODEL", "know the names of its columns", got, fix)
     return [str(name) for name in names]
-
-
-def _describe_scores(last: Any) -> str:
-    classes = getattr(last, "classes_", None)
-    if classes is None:
-        return "the predicted number"
-    return f"probability of {quote(str(classes[1])) if len(classes) == 2 else 'each class'}"

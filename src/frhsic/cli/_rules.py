@@ -20,33 +20,25 @@ if TYPE_CHECKING:
 _RULES = ("within", "lowest", "knee", "not-rejected", "equivalent")
 
 
-@dataclass(frozen=True)
-class SearchGrid:
-    """Budgets or penalty weights, from the weakest to the strongest; neither: the budgets of the library."""
-
-    budgets: list[float] | None = None
-    lams: list[float] | None = None
-
-    @classmethod
-    def parse(cls, budgets: str | None, lams: str | None) -> SearchGrid:
-        """Read --budgets and --lams."""
-        if budgets is not None and lams is not None:
-            raise ArgumentError("--budgets", "come without --lams", "both", "Leave one of them out.")
-        if lams is not None:
-            found = parse_floats("--lams", lams, "1,10,100")
-            if min(found) < 0:
-                got = f"{min(found):g}"
-                raise ArgumentError("--lams", "not be negative", got, "Write --lams 1,10,100, say.")
-            return cls(lams=sorted({0.0, *found}))
-        if budgets is None:
-            return cls()
-        found = parse_floats("--budgets", budgets, "0.5,0.2,0.1")
-        for budget in found:
-            if not 0 < budget <= 1:
-                must = "lie above 0 and be at most 1: shares of the dependence of a model without penalty"
-                fix = "Write --budgets 0.5,0.2,0.1, say; that model is always trained too."
-                raise ArgumentError("--budgets", must, f"{budget:g}", fix)
-        return cls(budgets=sorted(set(found), reverse=True))
+def parse_grid(budgets: str | None, lams: str | None) -> dict[str, Any]:
+    """Return "budgets" or "lams" from the weakest to the strongest; neither: the budgets of the library."""
+    if budgets is not None and lams is not None:
+        raise ArgumentError("--budgets", "come without --lams", "both", "Leave one of them out.")
+    if lams is not None:
+        found = parse_floats("--lams", lams, "1,10,100")
+        if min(found) < 0:
+            got = f"{min(found):g}"
+            raise ArgumentError("--lams", "not be negative", got, "Write --lams 1,10,100, say.")
+        return {"lams": sorted({0.0, *found})}
+    if budgets is None:
+        return {}
+    found = parse_floats("--budgets", budgets, "0.5,0.2,0.1")
+    for budget in found:
+        if not 0 < budget <= 1:
+            must = "lie above 0 and be at most 1: shares of the dependence of a model without penalty"
+            fix = "Write --budgets 0.5,0.2,0.1, say; that model is always trained too."
+            raise ArgumentError("--budgets", must, f"{budget:g}", fix)
+    return {"budgets": sorted(set(found), reverse=True)}
 
 
 @dataclass(frozen=True)
@@ -71,8 +63,17 @@ class Rule:
         if within is not None and not 0 <= within < 1:
             must = "be a share from 0 to below 1"
             raise ArgumentError("--within", must, f"{within:g}", "Pass 0.01, say.")
-        if name == "equivalent":
-            _check_equivalent(tolerance, weight)
+        equivalent = name == "equivalent"
+        if equivalent and (tolerance is None or not 0 < tolerance < math.inf):
+            got = "none" if tolerance is None else f"{tolerance:g}"
+            must, fix = (
+                "come with --tolerance, a positive number",
+                "Say how much GDP is too little to matter.",
+            )
+            raise ArgumentError("--rule equivalent", must, got, fix)
+        if equivalent and weight is not None:
+            must = "come without --weight: its test has no weighted form"
+            raise ArgumentError("--rule equivalent", must, "both", "Leave one of them out.")
         return cls(name, 0.01 if name == "within" and within is None else within, tolerance)
 
     @property
@@ -108,13 +109,11 @@ class Rule:
 
     def _explain_choice(self, found: Frontier, point: Point, gap: str) -> str:
         if self.name == "not-rejected" and point.test is not None:
-            return (
-                "the weakest penalty at which independence is not rejected (p = "
-                f"{number(point.test.pvalue)}), which is no evidence of independence"
-                if point.test.pvalue > 0.05
-                else "the strongest penalty, because independence is rejected for every model (here p = "
-                f"{number(point.test.pvalue)})"
-            )
+            p = f"p = {number(point.test.pvalue)}"
+            if point.test.pvalue > 0.05:
+                why = f"at which independence is not rejected ({p}), which is no evidence of independence"
+                return f"the weakest penalty {why}"
+            return f"the strongest penalty, because independence is rejected for every model (here {p})"
         if self.name == "equivalent" and point.equivalence is not None:
             return (
                 f"the weakest penalty, from the strongest on, with {gap} shown to be below "
@@ -138,17 +137,6 @@ class Rule:
         if matched_point(found.points[1:], point, tolerance=self.within or 0.0) is None:
             return f"{why}: no other is; --within allows more"
         return f"{why}: none of the others has less {gap}"
-
-
-def _check_equivalent(tolerance: float | None, weight: str | None) -> None:
-    flag = "--rule equivalent"
-    if tolerance is None or not 0 < tolerance < math.inf:
-        got = "none" if tolerance is None else f"{tolerance:g}"
-        fix = "Say how much GDP is too little to matter."
-        raise ArgumentError(flag, "come with --tolerance, a positive number", got, fix)
-    if weight is not None:
-        must = "come without --weight: its test has no weighted form"
-        raise ArgumentError(flag, must, "both", "Leave one of them out.")
 
 
 def _describe(point: Point) -> str:

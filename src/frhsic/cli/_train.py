@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from frhsic._checks import ArgumentError
 from frhsic._text import share
 from frhsic.cli import _options as options
-from frhsic.cli._input import on_one_thread
 from frhsic.cli._output import echo, echo_warnings, show_status
 from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
 
@@ -66,16 +65,21 @@ def train(
     table = TrainingTable(
         file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
     )
+    if budget is not None and lam is not None:
+        raise ArgumentError("--budget", "come without --lam", "both", "Leave one of them out.")
+    if budget is not None and not 0 < budget <= 1:
+        must = "lie above 0 and be at most 1: a share of the dependence of a model without penalty"
+        fix = "Pass 0.1, say, or --lam 0 to train without a penalty."
+        raise ArgumentError("--budget", must, f"{budget:g}", fix)
     reserve = Holdout(holdout, save_holdout)
-    table.check_task()
-    _check_budget(budget, lam)
-    reserve.check()
-    table.check_kinds()
     options.check_outputs({"-o": output, "--save-holdout": save_holdout}, file)
-    _run(table.read(), reserve, output, {"budget": budget, "lam": lam, "epochs": epochs}, seed)
+    data = table.read()
+    from frhsic.numerics._threads import one_thread
+
+    with one_thread():
+        _run(data, reserve, output, {"budget": budget, "lam": lam, "epochs": epochs}, seed)
 
 
-@on_one_thread
 def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str, Any], seed: int) -> None:
     """Train a model, save it, and print how it does."""
     with show_status("Loading"):
@@ -98,15 +102,6 @@ def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str,
     if not len(held):
         echo("Numbers on rows used for training flatter a model: judge it on others (--holdout, or audit).")
     echo(f"Saved the model to {output}.")
-
-
-def _check_budget(budget: float | None, lam: float | None) -> None:
-    if budget is not None and lam is not None:
-        raise ArgumentError("--budget", "come without --lam", "both", "Leave one of them out.")
-    if budget is not None and not 0 < budget <= 1:
-        must = "lie above 0 and be at most 1: a share of the dependence of a model without penalty"
-        fix = "Pass 0.1, say, or --lam 0 to train without a penalty."
-        raise ArgumentError("--budget", must, f"{budget:g}", fix)
 
 
 def _echo_relative(relative: float | None, budget: float | None) -> None:

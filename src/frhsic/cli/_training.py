@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frhsic._checks import ArgumentError
 from frhsic._text import number, quote, quote_all, to_line
-from frhsic.cli._input import drop_empty, read_columns
+from frhsic.cli._input import drop_empty, list_columns, read_columns
 from frhsic.cli._options import parse_kinds, parse_placeholders
 from frhsic.cli._output import echo, echo_warnings, show_status
 
@@ -36,19 +36,19 @@ class TrainingTable:
     drop_missing: bool
     missing_values: str | None
 
-    def check_task(self) -> None:
-        """Raise ArgumentError for an unknown task."""
+    def __post_init__(self) -> None:
         if self.task not in ("auto", "classification", "regression"):
             must = "be auto, classification or regression"
             raise ArgumentError("--task", must, quote(self.task), "Choose one.")
-
-    def check_kinds(self) -> None:
-        """Raise ArgumentError for a kind that is none, or of a column that is not sensitive."""
         parse_kinds(self.kind, self.sensitive)
 
     def read(self) -> TrainingData:
         """Read the table, and split it into features, target, sensitive columns and weight."""
-        table = self._read_columns()
+        named = {"--target": self.target, "--sensitive": self.sensitive, "--weight": self.weight}
+        placeholders = parse_placeholders(self.missing_values)
+        table = read_columns(self.file, {**named, "--drop": self.drop}, placeholders, every=True)
+        if self.drop_missing:
+            table = drop_empty(table, list_columns(named))
         dropped = {self.target, self.weight, *(self.drop or ())}
         if not self.keep_sensitive:
             dropped.update(self.sensitive)
@@ -66,23 +66,11 @@ class TrainingTable:
                 must = f"have at most {_MOST_LABELS} labels in a categorical column"
                 got = f"{len(labels):,} in {quote(name)}"
                 raise ArgumentError("--sensitive", must, got, "Merge labels or name another column.")
-        weight = self.weight
-        w = None if weight is None else to_vector(table.column(weight), name="sample_weight").numpy()
+        w = None
+        if self.weight is not None:
+            w = to_vector(table.column(self.weight), name="sample_weight").numpy()
         what = f"{'classifier' if classes else 'regression'} of {quote(self.target)} ({why})"
         return TrainingData(table, table.select(features), y, s, w, classes, what)
-
-    def _read_columns(self) -> pa.Table:
-        options = {
-            "--target": self.target,
-            "--sensitive": self.sensitive,
-            "--weight": self.weight,
-            "--drop": self.drop,
-        }
-        table = read_columns(self.file, options, parse_placeholders(self.missing_values), every=True)
-        if not self.drop_missing:
-            return table
-        weight = [] if self.weight is None else [self.weight]
-        return drop_empty(table, [self.target, *self.sensitive, *weight])
 
 
 @dataclass(frozen=True)
@@ -107,15 +95,9 @@ class TrainingData:
 
     def take(self, rows: Any) -> TrainingData:
         """Return some rows."""
-        return TrainingData(
-            self.table.take(rows),
-            self.x.take(rows),
-            self.y[rows],
-            self.s[_to_tensor(rows)],
-            None if self.w is None else self.w[rows],
-            self.classes,
-            self.what,
-        )
+        w = None if self.w is None else self.w[rows]
+        table, x = self.table.take(rows), self.x.take(rows)
+        return replace(self, table=table, x=x, y=self.y[rows], s=self.s[rows], w=w)
 
     def make_model(self, **arguments: Any) -> Any:
         """Return a pipeline of a table encoder and a classifier or regressor."""
@@ -134,8 +116,7 @@ class Holdout:
     share: float
     path: Path | None
 
-    def check(self) -> None:
-        """Raise ArgumentError for a share that is none, or a path without a share."""
+    def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
             must = "be a share from 0 to below 1"
             raise ArgumentError("--holdout", must, f"{self.share:g}", "Pass 0.2, say.")
@@ -225,11 +206,14 @@ def _echo_performance(model: Any, rows: str, data: TrainingData, scores: dict[st
 
 def _measure_gap(values: Any, s: Any, w: Any, seed: int | None) -> str:
     """Return the GDP of a score on one column in words."""
+    import torch
+
     from frhsic.dependence import GDP
     from frhsic.inference import confidence_interval
 
     if seed is None:
-        return number(float(GDP()(_to_tensor(values), s, None if w is None else _to_tensor(w))))
+        weights = None if w is None else torch.from_numpy(w)
+        return number(float(GDP()(torch.from_numpy(values), s, weights)))
     with echo_warnings():
         found = confidence_interval(values, s, dependence=GDP(), random_state=seed, sample_weight=w)
     return (
@@ -242,12 +226,11 @@ def _measure_gap(values: Any, s: Any, w: Any, seed: int | None) -> str:
 def predict_scores(model: Any, x: pa.Table) -> dict[str, Any]:
     """Return the columns that a model writes, computed a few rows at a time."""
     import numpy as np
-    from sklearn.pipeline import Pipeline
 
     from frhsic._progress import Progress
     from frhsic.data import to_matrix
 
-    last = model[-1] if isinstance(model, Pipeline) else model
+    last = split_model(model)[1]
     classes = getattr(last, "classes_", None)
     parts = []
     with Progress("predicting", x.num_rows) as bar, warnings.catch_warnings():
@@ -258,14 +241,13 @@ def predict_scores(model: Any, x: pa.Table) -> dict[str, Any]:
             parts.append(model.predict(rows) if classes is None else model.predict_proba(rows))
             bar.advance(part.num_rows)
     found = np.concatenate(parts)
-    if classes is None:
-        return {"score": found}
-    if len(classes) == 2:
-        return {"score": found[:, 1]}
+    if classes is None or len(classes) == 2:
+        return {"score": found if classes is None else found[:, 1]}
     return {f"score_{label}": found[:, j] for j, label in enumerate(classes)}
 
 
-def _to_tensor(rows: Any) -> Any:
-    import torch
+def split_model(model: Any) -> tuple[Any, Any]:
+    """Return the first and the last step of a pipeline, or the model twice."""
+    from sklearn.pipeline import Pipeline
 
-    return torch.from_numpy(rows)
+    return (model[0], model[-1]) if isinstance(model, Pipeline) else (model, model)
