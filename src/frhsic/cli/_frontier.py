@@ -7,60 +7,53 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
+import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import quote
 from frhsic.cli import _options as options
 from frhsic.cli._frontier_results import Frontier
+from frhsic.cli._options import option
 from frhsic.cli._output import echo, echo_warnings, show_status, write_bytes, write_json
 from frhsic.cli._rules import Rule, parse_grid
 from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
 
-if TYPE_CHECKING:
-    from frhsic.selection import FrontierSearch
-
 _PICTURES = (".png", ".svg", ".pdf")
 _MIN_VALIDATION = 52  # rows to choose on: fewer cannot be whitened in a representation of 50 columns
 
-_Plot = Annotated[Path | None, options.option("--plot", "OUT", "Draw the frontier: .png, .svg or .pdf.")]
+_Plot = Annotated[Path | None, option("--plot OUT", "Draw the frontier: .png, .svg or .pdf.")]
 _Budgets = Annotated[
     str | None,
-    options.option(
-        "--budgets",
-        "LIST",
+    option(
+        "--budgets LIST",
         "Shares of the dependence of a model without penalty; without --lams 0.5,0.2,0.1,0.05.",
     ),
 ]
-_Lams = Annotated[str | None, options.option("--lams", "LIST", "Penalty weights instead, without a unit.")]
+_Lams = Annotated[str | None, option("--lams LIST", "Penalty weights instead, without a unit.")]
 _Rule = Annotated[
     str,
-    options.option(
-        "--rule",
-        "RULE",
+    option(
+        "--rule RULE",
         "within: lowest dependence at nearly the performance of the model without penalty; lowest: lowest "
         "dependence; knee: the bend of the front; not-rejected: the weakest penalty at which a test does not "
         "reject; equivalent: the weakest shown to be below --tolerance.",
     ),
 ]
 _Within = Annotated[
-    float | None,
-    options.option("--within", "SHARE", "Of --rule within: what may be lost of it; 0.01 unless said."),
+    float | None, option("--within SHARE", "Of --rule within: what may be lost of it; 0.01 unless said.")
 ]
 _Tolerance = Annotated[
     float | None,
-    options.option(
-        "--tolerance",
-        "X",
-        "Of --rule equivalent: the GDP that is too much; fix it before you look at the rows.",
+    option(
+        "--tolerance X", "Of --rule equivalent: the GDP that is too much; fix it before you look at the rows."
     ),
 ]
-_Validation = Annotated[float, options.option("--validation", "SHARE", "Share of rows to choose on.")]
+_Validation = Annotated[float, option("--validation SHARE", "Share of rows to choose on.")]
 _Holdout = Annotated[
-    float,
-    options.option("--holdout", "SHARE", "Share of rows that take no part, to judge the chosen model on."),
+    float, option("--holdout SHARE", "Share of rows that take no part, to judge the chosen model on.")
 ]
 
 _Paths: TypeAlias = tuple[Path, Path | None, Path | None]  # of the model, the picture and the numbers
@@ -81,18 +74,16 @@ class _Search:
             got = f"{self.validation:g}"
             raise ArgumentError("--validation", "be a share between 0 and 1", got, "Pass 0.2, say.")
 
-    def fit(self, data: TrainingData) -> FrontierSearch:
+    def fit(self, data: TrainingData) -> frhsic.FrontierSearch:
         """Train all models and judge them on validation rows."""
-        from frhsic.selection import FrontierSearch, lowest_dependence
-
         judged = math.ceil(self.validation * len(data))
         if judged < _MIN_VALIDATION:
             must = f"set aside at least {_MIN_VALIDATION} rows to choose on"
             raise ArgumentError("--validation", must, judged, "Take a larger share or a longer file.")
-        search = FrontierSearch(
+        search = frhsic.FrontierSearch(
             data.make_model(epochs=self.epochs, random_state=self.seed),
             **self.grid,
-            rule=lowest_dependence,  # always finds one; the rule of --rule may find none
+            rule=frhsic.selection.lowest_dependence,  # always finds one; the rule of --rule may find none
             validation=self.validation,
             test=self.rule.name == "not-rejected",
             tolerance=self.rule.tolerance,
@@ -102,7 +93,7 @@ class _Search:
             search.fit(data.x, data.y, sensitive_features=data.s, sample_weight=data.w)
         return search
 
-    def describe(self, search: FrontierSearch, rows: TrainingData, held: TrainingData) -> Frontier:
+    def describe(self, search: frhsic.FrontierSearch, rows: TrainingData, held: TrainingData) -> Frontier:
         """Return what was found about each model, with the choice of the rule."""
         table, judged = search.results_, math.ceil(self.validation * len(rows))
         return Frontier(
@@ -205,9 +196,7 @@ def _run(options: _Search, data: TrainingData, reserve: Holdout, target: str, pa
     output, plot, json = paths
     picture = None if plot is None else found.draw(plot.suffix.lower()[1:], target)
     if chosen is not None:
-        from frhsic.persistence import save
-
-        save(chosen, output)
+        frhsic.save(chosen, output)
     if plot is not None and picture is not None:
         write_bytes(picture, plot)
     if json is not None:

@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from frhsic import __version__
+import frhsic
 from frhsic._text import cell, to_line
 from frhsic.cli._output import echo, echo_table, make_table
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from frhsic.selection import Point
 
 _CONFIDENCE_LEVEL = 0.95  # of the intervals of FrontierSearch
 
@@ -25,7 +23,7 @@ _CONFIDENCE_LEVEL = 0.95  # of the intervals of FrontierSearch
 class Frontier:
     """What was found about each model, and which was chosen."""
 
-    points: list[Point]
+    points: list[frhsic.selection.Point]
     columns: dict[str, list[Any]]
     attributes: Sequence[str]
     performance: str
@@ -57,8 +55,19 @@ class Frontier:
             "overall. R^2 from Z: how well boosted trees read the column from the representation; near or "
             "below 0 is not at all."
         )
-        if self.has_budgets:
-            self._echo_missed()
+        if not self.has_budgets:
+            return
+        from frhsic.engine.budget import MET
+
+        reached = self.columns["relative_dependence"]
+        if math.isnan(reached[0]):
+            why = "The model without penalty shows no dependence on the rows trained on"
+            echo(f"Note: {why}: a share of it means nothing.", error=True)
+        pairs = ((point.budget, share) for point, share in zip(self.points, reached, strict=True))
+        missed = [f"{budget:g}" for budget, share in pairs if budget and share > MET * budget]
+        if missed:
+            left = f"More than budget {', '.join(missed)} is left on the rows trained on"
+            echo(f"Note: {left}. Train for more epochs.", error=True)
 
     def _tabulate(self, attribute: str) -> Table:
         title = f"{self.rows['validation']:,} validation rows: {self.what} and {to_line(attribute)}"
@@ -86,35 +95,10 @@ class Frontier:
             )
         return table
 
-    def _echo_missed(self) -> None:
-        """Print which budgets are not kept."""
-        from frhsic.engine.budget import MET
-
-        reached = self.columns["relative_dependence"]
-        if math.isnan(reached[0]):
-            echo(
-                "Note: The model without penalty shows no dependence on the rows trained on: a share of it "
-                "means nothing.",
-                error=True,
-            )
-        missed = [
-            f"{point.budget:g}"
-            for point, share in zip(self.points, reached, strict=True)
-            if point.budget is not None and share > MET * point.budget
-        ]
-        if missed:
-            echo(
-                f"Note: More than budget {', '.join(missed)} is left on the rows trained on. Train for more "
-                "epochs.",
-                error=True,
-            )
-
     def draw(self, form: str, target: str) -> bytes:
         """Return the picture as the bytes of a file."""
-        from frhsic.report import plot_frontier
-
         on = to_line(self.attributes[0]) if len(self.attributes) == 1 else "the worst column"
-        axes = plot_frontier(
+        axes = frhsic.report.plot_frontier(
             self.points,
             chosen=self.chosen,
             dependence=f"GDP of {self.what} on {on}",
@@ -139,7 +123,7 @@ class Frontier:
             models.append({"label": point.label, "chosen": index == self.chosen, **row})
         return {
             "schema": "frhsic.frontier/1",
-            "version": __version__,
+            "version": frhsic.__version__,
             **facts,
             "sensitive": list(self.attributes),
             "rows": self.rows,

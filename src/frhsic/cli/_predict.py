@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, quote_all
 from frhsic.cli import _options as options
 from frhsic.cli._errors import take_sentence
 from frhsic.cli._input import read_columns
+from frhsic.cli._options import argument, option
 from frhsic.cli._output import echo, show_status
 from frhsic.cli._training import predict_scores, split_model
 
-_Model = Annotated[Path, options.argument("MODEL", "A file of frhsic train.")]
+_Model = Annotated[Path, argument("MODEL", "A file of frhsic train.")]
 _Keep = Annotated[
-    list[str] | None, options.option("--keep", "COL", "A column to write beside the score; may be repeated.")
+    list[str] | None, option("--keep COL", "A column to write beside the score; may be repeated.")
 ]
 
 
@@ -47,9 +49,7 @@ def predict(
     for name in kept:
         if name in scores:
             raise ArgumentError("--keep", "not name a column that is written", quote(name), "Rename it.")
-    from frhsic.sources import write_table
-
-    write_table({name: table.column(name) for name in kept} | scores, output)
+    frhsic.sources.write_table({name: table.column(name) for name in kept} | scores, output)
     classes, meaning = getattr(split_model(loaded)[1], "classes_", None), "the predicted number"
     if classes is not None:
         meaning = f"probability of {quote(str(classes[1])) if len(classes) == 2 else 'each class'}"
@@ -58,7 +58,7 @@ def predict(
 
 def _load(path: Path) -> Any:
     with show_status("Loading"):
-        from frhsic.persistence import load
+        load = frhsic.load
     shown = quote(str(path))
     if not path.exists():
         raise ArgumentError("MODEL", "be a file", f"{shown}, which does not exist", "Check the path.")
@@ -71,10 +71,8 @@ def _load(path: Path) -> Any:
 
 
 def _list_features(model: Any) -> list[str]:
-    from frhsic.estimators import FRHSICEncoder
-
     first, last = split_model(model)
-    if isinstance(last, FRHSICEncoder):
+    if isinstance(last, frhsic.FRHSICEncoder):
         fix = "Use its 'transform' in Python."
         raise ArgumentError("MODEL", "predict a target", "an FRHSICEncoder", fix)
     names = getattr(first, "feature_names_in_", None)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import cell, number, quote, share
 from frhsic.cli._options import parse_floats
 
 if TYPE_CHECKING:
     from frhsic.cli._frontier_results import Frontier
-    from frhsic.selection import Point
 
 _RULES = ("within", "lowest", "knee", "not-rejected", "equivalent")
 
@@ -77,16 +77,14 @@ class Rule:
         return cls(name, 0.01 if name == "within" and within is None else within, tolerance)
 
     @property
-    def function(self) -> Callable[[Sequence[Point]], int | None]:
+    def function(self) -> Callable[[Sequence[frhsic.selection.Point]], int | None]:
         """The function of frhsic.selection that finds the index of the chosen model."""
-        import frhsic.selection as selection
-
         functions: dict[str, Any] = {
-            "within": partial(selection.lowest_dependence_within, tolerance=self.within or 0.0),
-            "lowest": selection.lowest_dependence,
-            "knee": selection.knee,
-            "not-rejected": selection.first_not_rejected,
-            "equivalent": selection.last_equivalent,
+            "within": partial(frhsic.selection.lowest_dependence_within, tolerance=self.within or 0.0),
+            "lowest": frhsic.selection.lowest_dependence,
+            "knee": frhsic.selection.knee,
+            "not-rejected": frhsic.selection.first_not_rejected,
+            "equivalent": frhsic.selection.last_equivalent,
         }
         return functions[self.name]
 
@@ -107,7 +105,7 @@ class Rule:
             f"{self._explain_choice(found, point, gap)}."
         )
 
-    def _explain_choice(self, found: Frontier, point: Point, gap: str) -> str:
+    def _explain_choice(self, found: Frontier, point: frhsic.selection.Point, gap: str) -> str:
         if self.name == "not-rejected" and point.test is not None:
             p = f"p = {number(point.test.pvalue)}"
             if point.test.pvalue > 0.05:
@@ -132,14 +130,12 @@ class Rule:
         )
         if found.chosen != 0:
             return why
-        from frhsic.selection import matched_point
-
-        if matched_point(found.points[1:], point, tolerance=self.within or 0.0) is None:
+        if frhsic.selection.matched_point(found.points[1:], point, tolerance=self.within or 0.0) is None:
             return f"{why}: no other is; --within allows more"
         return f"{why}: none of the others has less {gap}"
 
 
-def _describe(point: Point) -> str:
+def _describe(point: frhsic.selection.Point) -> str:
     if point.budget is not None:
         return f"budget {point.budget:g}"
     return "the model without penalty" if point.penalty_weight == 0 else f"lam {point.penalty_weight:g}"

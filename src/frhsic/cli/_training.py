@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import number, quote, quote_all, to_line
 from frhsic.cli._input import drop_empty, list_columns, read_columns
@@ -57,10 +58,10 @@ class TrainingTable:
             must = "have columns beside target, weight and sensitive ones"
             raise ArgumentError("FILE", must, "none", "Drop fewer columns.")
         with show_status("Loading"):
-            from frhsic.data import to_sensitive, to_vector
+            data = frhsic.data
         y, classes, why = _read_target(table.column(self.target), self.task)
         kinds = parse_kinds(self.kind, self.sensitive)
-        s = to_sensitive(table.select(list(dict.fromkeys(self.sensitive))), kinds=kinds)
+        s = data.to_sensitive(table.select(list(dict.fromkeys(self.sensitive))), kinds=kinds)
         for name, labels in zip(s.names, s.categories, strict=True):
             if labels is not None and len(labels) > _MOST_LABELS:
                 must = f"have at most {_MOST_LABELS} labels in a categorical column"
@@ -68,7 +69,7 @@ class TrainingTable:
                 raise ArgumentError("--sensitive", must, got, "Merge labels or name another column.")
         w = None
         if self.weight is not None:
-            w = to_vector(table.column(self.weight), name="sample_weight").numpy()
+            w = data.to_vector(table.column(self.weight), name="sample_weight").numpy()
         what = f"{'classifier' if classes else 'regression'} of {quote(self.target)} ({why})"
         return TrainingData(table, table.select(features), y, s, w, classes, what)
 
@@ -103,10 +104,8 @@ class TrainingData:
         """Return a pipeline of a table encoder and a classifier or regressor."""
         from sklearn.pipeline import make_pipeline
 
-        from frhsic.estimators import FRHSICClassifier, FRHSICRegressor, TableEncoder
-
-        model_class = FRHSICClassifier if self.classes else FRHSICRegressor
-        return make_pipeline(TableEncoder(), model_class(**arguments))
+        model_class = frhsic.FRHSICClassifier if self.classes else frhsic.FRHSICRegressor
+        return make_pipeline(frhsic.TableEncoder(), model_class(**arguments))
 
 
 @dataclass(frozen=True)
@@ -142,9 +141,7 @@ class Holdout:
         """Write the held-out rows, if there is a path for them."""
         if self.path is None:
             return
-        from frhsic.sources import write_table
-
-        write_table(held.table, self.path)
+        frhsic.sources.write_table(held.table, self.path)
         echo(f"Wrote {len(held):,} held-out rows to {self.path}.")
 
 
@@ -152,9 +149,7 @@ def _read_target(column: Any, task: str) -> tuple[Any, list[Any], str]:
     """Return the target as an array, its classes (none for a number), and why it was taken so."""
     import numpy as np
 
-    from frhsic.data import split_labels, to_vector
-
-    split = split_labels(column, name="y").kept
+    split = frhsic.data.split_labels(column, name="y").kept
     labels = [one.value for one in split]
     text = any(isinstance(label, str | bool) for label in labels)
     why = f"--task {task}"
@@ -164,7 +159,7 @@ def _read_target(column: Any, task: str) -> tuple[Any, list[Any], str]:
         if task == "regression":
             why = f"a number with {len(labels):,} values; for classes pass --task classification"
     if task == "regression":
-        return to_vector(column, name="y").numpy(), [], why
+        return frhsic.data.to_vector(column, name="y").numpy(), [], why
     if len(labels) > _MOST_LABELS:
         got = f"{len(labels):,} different values"
         fix = "Name another column, or pass --task regression for a number."
@@ -180,8 +175,19 @@ def echo_judgement(model: Any, rows: str, data: TrainingData, *, seed: int | Non
 
     With a seed, the dependence comes with an interval, which only rows that were not trained on have.
     """
-    scores = predict_scores(model, data.x)
-    _echo_performance(model, rows, data, scores)
+    import numpy as np
+    from sklearn.metrics import accuracy_score, r2_score
+
+    scores, y, w = predict_scores(model, data.x), data.y, data.w
+    columns = list(scores.values())
+    if data.classes:
+        best = columns[0] > 0.5 if len(columns) == 1 else np.argmax(columns, axis=0)
+        right = accuracy_score(y, model[-1].classes_[best.astype(int)], sample_weight=w)
+        most = max(float(np.average(y == label, weights=w)) for label in data.classes)
+        performance = f"accuracy {right:.3f} (the commonest class alone: {most:.3f})"
+    else:
+        performance = f"R^2 {r2_score(y, columns[0], sample_weight=w):.3f}"
+    echo(f"On {rows} ({len(y):,}): {performance}.")
     for column, values in scores.items():
         what = "the score" if column == "score" else quote(column)
         for attribute in data.s.names:
@@ -189,33 +195,17 @@ def echo_judgement(model: Any, rows: str, data: TrainingData, *, seed: int | Non
             echo(f"  GDP of {what} on {to_line(attribute)}: {gap}.")
 
 
-def _echo_performance(model: Any, rows: str, data: TrainingData, scores: dict[str, Any]) -> None:
-    import numpy as np
-    from sklearn.metrics import accuracy_score, r2_score
-
-    y, w = data.y, data.w
-    if not data.classes:
-        echo(f"On {rows} ({len(y):,}): R^2 {r2_score(y, scores['score'], sample_weight=w):.3f}.")
-        return
-    columns = list(scores.values())
-    best = columns[0] > 0.5 if len(columns) == 1 else np.argmax(columns, axis=0)
-    right = accuracy_score(y, model[-1].classes_[best.astype(int)], sample_weight=w)
-    most = max(float(np.average(y == label, weights=w)) for label in data.classes)
-    echo(f"On {rows} ({len(y):,}): accuracy {right:.3f} (the commonest class alone: {most:.3f}).")
-
-
 def _measure_gap(values: Any, s: Any, w: Any, seed: int | None) -> str:
     """Return the GDP of a score on one column in words."""
     import torch
 
-    from frhsic.dependence import GDP
-    from frhsic.inference import confidence_interval
-
     if seed is None:
         weights = None if w is None else torch.from_numpy(w)
-        return number(float(GDP()(torch.from_numpy(values), s, weights)))
+        return number(float(frhsic.GDP()(torch.from_numpy(values), s, weights)))
     with echo_warnings():
-        found = confidence_interval(values, s, dependence=GDP(), random_state=seed, sample_weight=w)
+        found = frhsic.inference.confidence_interval(
+            values, s, dependence=frhsic.GDP(), random_state=seed, sample_weight=w
+        )
     return (
         f"{number(found.estimate)}, {found.confidence_level:.0%} interval {number(found.low)} to "
         f"{number(found.high)}; under independence {number(found.chance or 0.0)} on average, "
@@ -228,7 +218,6 @@ def predict_scores(model: Any, x: pa.Table) -> dict[str, Any]:
     import numpy as np
 
     from frhsic._progress import Progress
-    from frhsic.data import to_matrix
 
     last = split_model(model)[1]
     classes = getattr(last, "classes_", None)
@@ -237,7 +226,7 @@ def predict_scores(model: Any, x: pa.Table) -> dict[str, Any]:
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         for start in range(0, x.num_rows, _CHUNK):
             part = x.slice(start, _CHUNK)
-            rows = part if last is not model else to_matrix(part).numpy()
+            rows = part if last is not model else frhsic.data.to_matrix(part).numpy()
             parts.append(model.predict(rows) if classes is None else model.predict_proba(rows))
             bar.advance(part.num_rows)
     found = np.concatenate(parts)
