@@ -44,7 +44,7 @@ from frhsic.selection import (
     pareto_front,
 )
 from frhsic.selection import _search as module
-from frhsic.selection._held_out import HeldOut
+from frhsic.selection._held_out import Rows
 from frhsic.selection._judging import Judge
 
 N = 200
@@ -377,7 +377,7 @@ def test_the_lower_limit_of_several_columns_is_one_of_the_greatest_dependence():
     columns = {"age": s, "noise": rng.normal(size=len(s)), "other": rng.normal(size=len(s))}
     settings = {"scoring": None, "test": False, "tolerance": None, "representation": False, "seed": 0}
     judge = Judge(on="prediction", dependence=None, **settings)
-    point, found = judge(model, HeldOut(X, y, to_sensitive(columns), None))
+    point, found = judge(model, Rows(X, y, to_sensitive(columns), None))
     probability = model.predict_proba(X)[:, 1]
     limits = {
         level: max(
@@ -405,7 +405,7 @@ def test_a_model_that_predicts_a_constant_has_no_dependence():
             parameter.zero_()
     settings = {"scoring": None, "test": True, "tolerance": 0.01, "representation": True, "seed": 0}
     judge = Judge(on="prediction", dependence=None, **settings)
-    point, found = judge(model, HeldOut(X, y, to_sensitive(s), None))
+    point, found = judge(model, Rows(X, y, to_sensitive(s), None))
     assert (point.dependence, point.lower, point.upper) == (0.0, 0.0, 0.0)
     assert {found[name] for name in ("gdp", "hsic_high", "hsic_z", "r2_ridge", "r2_boosted")} == {0.0}
     assert point.test.pvalue == 1.0
