@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +17,10 @@ from frhsic.cli import _options as options
 from frhsic.cli._gate import BUILT_IN, OUTCOME_MEASURES, Gate
 from frhsic.cli._input import check_columns, drop_empty, list_columns, read_columns
 from frhsic.cli._options import argument, option
-from frhsic.cli._output import echo, echo_table, echo_warnings, make_table, show_status, write_json
+from frhsic.cli._output import echo, echo_table, echo_warnings, show_status, write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from rich.table import Table
 
 _IN_MEMORY = 500_000  # rows that an audit reads as they are; more are sketched
 _IN_MEMORY_BYTES = 256 << 20  # the same for a CSV file, which does not say how many rows it has
@@ -162,7 +160,7 @@ def audit(
     )
     source = _open_large(request)
     with show_status("Loading"):
-        importlib.import_module("frhsic.auditing")
+        import frhsic.auditing as _  # noqa: F401 - so that the wait has a name
     found = _audit_table(request) if source is None else _audit_source(request, source)
     if report is not None:
         with show_status("Drawing the report"):
@@ -282,7 +280,7 @@ def _echo_audit(found: frhsic.auditing.Audit, request: _Request) -> None:
             echo()
             echo(f"Note: {note}")
     for one in found.every:
-        echo_table(_tabulate(one, found))
+        _echo_numbers(one, found)
     echo()
     echo(
         "GDP is the mean gap between the score at a value and overall, in units of the score. For the others "
@@ -291,23 +289,25 @@ def _echo_audit(found: frhsic.auditing.Audit, request: _Request) -> None:
     )
 
 
-def _tabulate(one: frhsic.auditing.Attribute, found: frhsic.auditing.Audit) -> Table:
-    """Return the numbers on one attribute as a table."""
+def _echo_numbers(one: frhsic.auditing.Attribute, found: frhsic.auditing.Audit) -> None:
+    """Print the numbers on one attribute as a table."""
     corrected = "" if one.test.adjusted is None else " (corrected)"
     title = f"Dependence on {to_line(one.name)}: p = {number(one.test.reported)}{corrected}"
     share = f"{found.confidence_level:.0%}"
     headings = ["measure", "estimate", f"{share} interval", "if independent", f"{share} below"]
-    table = make_table(title, headings)
-    rows: list[tuple[str, Any]] = [
+    results: list[tuple[str, Any]] = [
         (frhsic.auditing.MEASURES[name].short, result) for name, result in one.measures.items()
     ]
     if one.outcome is not None:
-        rows += [(f"GDP, outcome {shorten(escape(part.label), 8)}", part.gdp) for part in one.outcome.labels]
-        rows.append(("calibration gap", one.outcome.calibration_gap))
-    for heading, result in rows:
+        results += [
+            (f"GDP, outcome {shorten(escape(part.label), 8)}", part.gdp) for part in one.outcome.labels
+        ]
+        results.append(("calibration gap", one.outcome.calibration_gap))
+    rows = []
+    for name, result in results:
         if result is not None:
             single = isinstance(result, frhsic.auditing.Estimate)
             interval = "" if single else f"{cell(result.low)} to {cell(result.high)}"
             chance = ("" if x is None else cell(x) for x in (result.chance, result.chance_high))
-            table.add_row(heading, cell(result.estimate), interval, *chance)
-    return table
+            rows.append((name, cell(result.estimate), interval, *chance))
+    echo_table(title, headings, rows)

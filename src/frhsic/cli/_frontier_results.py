@@ -7,14 +7,11 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import frhsic
 from frhsic._text import cell, to_line
-from frhsic.cli._output import echo, echo_table, make_table
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from frhsic.cli._output import echo, echo_table
 
 _CONFIDENCE_LEVEL = 0.95  # of the intervals of FrontierSearch
 
@@ -44,7 +41,7 @@ class Frontier:
     def echo(self) -> None:
         """Print a table for each sensitive attribute, and what its columns are."""
         for attribute in self.attributes:
-            echo_table(self._tabulate(attribute))
+            self._echo_models(attribute)
         budgets = (
             "Budget: the share of the normalised HSIC of the model without penalty that training allowed; "
             "reached: the share left on the rows trained on. "
@@ -69,11 +66,12 @@ class Frontier:
             left = f"More than budget {', '.join(missed)} is left on the rows trained on"
             echo(f"Note: {left}. Train for more epochs.", error=True)
 
-    def _tabulate(self, attribute: str) -> Table:
+    def _echo_models(self, attribute: str) -> None:
         title = f"{self.rows['validation']:,} validation rows: {self.what} and {to_line(attribute)}"
         first = ["budget", "reached"] if self.has_budgets else ["lam"]
         interval = f"{_CONFIDENCE_LEVEL:.0%} interval"
-        table = make_table(title, [*first, self.performance, "GDP", interval, "R^2 from Z", ""])
+        headings = [*first, self.performance, "GDP", interval, "R^2 from Z", ""]
+        rows = []
         for index, point in enumerate(self.points):
             setting = [f"{point.penalty_weight:g}"]
             if self.has_budgets:
@@ -83,17 +81,11 @@ class Frontier:
                     "" if math.isnan(reached) else f"{reached:.3f}",
                 ]
             low, high = (self.get_column("gdp", attribute, end)[index] for end in ("_low", "_high"))
-            chosen = index == self.chosen
-            table.add_row(
-                *setting,
-                cell(point.performance),
-                cell(self.get_column("gdp", attribute)[index]),
-                f"{cell(low)} to {cell(high)}",
-                f"{self.get_column('r2_boosted', attribute)[index]:.3f}",
-                "< chosen" if chosen else "",
-                style="bold" if chosen else "",
-            )
-        return table
+            gdp = [cell(self.get_column("gdp", attribute)[index]), f"{cell(low)} to {cell(high)}"]
+            read = f"{self.get_column('r2_boosted', attribute)[index]:.3f}"
+            mark = "< chosen" if index == self.chosen else ""
+            rows.append([*setting, cell(point.performance), *gdp, read, mark])
+        echo_table(title, headings, rows, bold=self.chosen)
 
     def draw(self, form: str, target: str) -> bytes:
         """Return the picture as the bytes of a file."""

@@ -38,7 +38,15 @@ class Gate:
             raise ArgumentError("--fail-on", "come with --fail-above", f"{end} and no limit", fix)
         limits = dict(map(_parse_limit, texts or ()))
         for name in limits:
-            _check_measure(name, end, several=several, outcome=outcome)
+            flag, measure = f"--fail-above {name}", frhsic.auditing.MEASURES.get(name)
+            if several and (measure is None or measure.of_score):
+                must = "have a single --score: it is a gap between mean scores"
+                raise ArgumentError(flag, must, "several", "Take normalized_hsic for a representation.")
+            if measure is None and not outcome:
+                raise ArgumentError(flag, "come with --label", "no outcome", "Name its column with --label.")
+            if end != "estimate" and measure is not None and not measure.has_interval:
+                must = "come with --fail-on estimate: it has no interval"
+                raise ArgumentError(flag, must, end, "Take distance_correlation.")
         return cls(limits, end)
 
     def check(self, found: frhsic.auditing.Audit) -> bool:
@@ -90,22 +98,6 @@ def _parse_limit(text: str) -> tuple[str, float]:
         fix = f"Write --fail-above {name}=0.05, say."
         raise ArgumentError("--fail-above", "be MEASURE=NUMBER", quote(text), fix)
     return name, limit
-
-
-def _check_measure(name: str, end: str, *, several: bool, outcome: bool) -> None:
-    flag = f"--fail-above {name}"
-    if several and (name in OUTCOME_MEASURES or frhsic.auditing.MEASURES[name].of_score):
-        must = "have a single --score: it is a gap between mean scores"
-        raise ArgumentError(flag, must, "several", "Take normalized_hsic for a representation.")
-    if name in OUTCOME_MEASURES and not outcome:
-        raise ArgumentError(flag, "come with --label", "no outcome", "Name its column with --label.")
-    if (
-        end != "estimate"
-        and name in frhsic.auditing.MEASURES
-        and not frhsic.auditing.MEASURES[name].has_interval
-    ):
-        must = "come with --fail-on estimate: it has no interval"
-        raise ArgumentError(flag, must, end, "Take distance_correlation.")
 
 
 def _select(one: frhsic.auditing.Attribute, name: str) -> list[tuple[str, Any]]:

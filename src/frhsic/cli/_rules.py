@@ -17,7 +17,13 @@ from frhsic.cli._options import parse_floats
 if TYPE_CHECKING:
     from frhsic.cli._frontier_results import Frontier
 
-_RULES = ("within", "lowest", "knee", "not-rejected", "equivalent")
+_RULES = {  # functions of frhsic.selection
+    "within": "lowest_dependence_within",
+    "lowest": "lowest_dependence",
+    "knee": "knee",
+    "not-rejected": "first_not_rejected",
+    "equivalent": "last_equivalent",
+}
 
 
 def parse_grid(budgets: str | None, lams: str | None) -> dict[str, Any]:
@@ -53,7 +59,7 @@ class Rule:
     def parse(cls, name: str, within: float | None, tolerance: float | None, weight: str | None) -> Rule:
         """Read the options of a rule; raise ArgumentError for options that do not go together."""
         if name not in _RULES:
-            close = difflib.get_close_matches(name, _RULES, n=1) or _RULES
+            close = difflib.get_close_matches(name, _RULES, n=1) or list(_RULES)
             fix = f"Try {quote(close[0])}."
             raise ArgumentError("--rule", f"be one of {', '.join(_RULES)}", quote(name), fix)
         for flag, given, owner in (("--within", within, "within"), ("--tolerance", tolerance, "equivalent")):
@@ -79,14 +85,8 @@ class Rule:
     @property
     def function(self) -> Callable[[Sequence[frhsic.selection.Point]], int | None]:
         """The function of frhsic.selection that finds the index of the chosen model."""
-        functions: dict[str, Any] = {
-            "within": partial(frhsic.selection.lowest_dependence_within, tolerance=self.within or 0.0),
-            "lowest": frhsic.selection.lowest_dependence,
-            "knee": frhsic.selection.knee,
-            "not-rejected": frhsic.selection.first_not_rejected,
-            "equivalent": frhsic.selection.last_equivalent,
-        }
-        return functions[self.name]
+        function = getattr(frhsic.selection, _RULES[self.name])
+        return partial(function, tolerance=self.within) if self.name == "within" else function
 
     def explain(self, found: Frontier) -> str:
         """Return which model was chosen, and what the rule promises, which is mostly nothing."""

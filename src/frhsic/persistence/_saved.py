@@ -32,9 +32,6 @@ from frhsic.kernels.documents import describe_kernel, has_document
 from frhsic.persistence._reading import CLASSES, DTYPES, MODELS, Model, arguments_of, restore
 
 _KIND: Final = "frhsic-model"
-_NAMES: Final = (
-    "FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, or a Pipeline of TableEncoder and one of them"
-)
 _MOST_HISTORY: Final = 2**20  # characters
 
 
@@ -158,13 +155,17 @@ def load(path: str | os.PathLike[str], *, encoder: nn.Module | None = None) -> A
 def _split_pipeline(model: Any) -> tuple[TableEncoder | None, Model]:
     if type(model) in MODELS:
         return None, model
-    if type(model) is not Pipeline:
-        raise TypeError(f"'model' must be {_NAMES}. Got {type(model).__name__}. Save one of these.")
-    steps = [step for _, step in model.steps]
-    if len(steps) != 2 or type(steps[0]) is not TableEncoder or type(steps[1]) not in MODELS:
-        names = ", ".join(step if isinstance(step, str) else type(step).__name__ for step in steps)
-        raise TypeError(f"'model' must be {_NAMES}. Got a Pipeline of {names}. Save one of these.")
-    return steps[0], steps[1]
+    got = type(model).__name__
+    if type(model) is Pipeline:
+        steps = [step for _, step in model.steps]
+        if len(steps) == 2 and type(steps[0]) is TableEncoder and type(steps[1]) in MODELS:
+            return steps[0], steps[1]
+        names = (step if isinstance(step, str) else type(step).__name__ for step in steps)
+        got = f"a Pipeline of {', '.join(names)}"
+    raise TypeError(
+        "'model' must be FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, or a Pipeline of TableEncoder "
+        f"and one of them. Got {got}. Save one of these."
+    )
 
 
 def _collect_tensors(estimator: Model, net: Net) -> dict[str, Tensor]:
@@ -254,12 +255,9 @@ def _describe(thing: Any) -> dict[str, Any]:
 
 
 def _calibrated(thing: object) -> ArgumentError:
-    return ArgumentError(
-        "model",
-        "have a penalty that is not calibrated",
-        f"a calibrated {type(thing).__name__}",
-        "Pass a new one with set_params; 'fit' calibrates its own copy.",
-    )
+    fix = "Pass a new one with set_params; 'fit' calibrates its own copy."
+    got = f"a calibrated {type(thing).__name__}"
+    return ArgumentError("model", "have a penalty that is not calibrated", got, fix)
 
 
 def _plain(value: Any) -> Any:

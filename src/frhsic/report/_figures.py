@@ -22,7 +22,7 @@ _Along = TypeVar("_Along", Curve, Profile)
 
 def attribute_figures(found: Attribute, column: Column | None, key: str, audit: Audit) -> Iterator[Picture]:
     """Return the curve (or the null distribution of the test) and the profile of one attribute."""
-    if column is None or _is_hidden(column):
+    if column is None:
         return
     s = shown(column.name)
     claims = audit.find_claims("dependence", found.names)
@@ -48,7 +48,7 @@ def outcome_figures(
     outcome: Outcome | None, column: Column | None, key: str, audit: Audit
 ) -> Iterator[Picture]:
     """Return the curves within labels of the outcome, and that of outcome minus score."""
-    if outcome is None or column is None or _is_hidden(column):
+    if outcome is None or column is None:
         return
     s = shown(column.name)
     for place, one in enumerate(outcome.labels if len(outcome.labels) <= 3 else ()):
@@ -96,11 +96,6 @@ def bounds_figure(certificate: Certificate) -> Picture:
         caption="The largest gap that a head of norm one has on these rows, by how finely the attributes are "
         "resolved, beside the paper’s bound on it and its value under independence.",
     )
-
-
-def _is_hidden(column: Column) -> bool:
-    """Return whether every label of a column has too few rows to be shown."""
-    return column.kind == "categorical" and not any(column.counts)
 
 
 def _select(found: _Along, column: Column) -> tuple[list[int], str]:

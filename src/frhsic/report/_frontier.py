@@ -12,7 +12,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
 from frhsic._checks import ArgumentError
-from frhsic.report._axes import CHANCE, MAIN, SECOND, draw_legend, escape_dollars, prepare_axes
+from frhsic.report._plots import CHANCE, MAIN, SECOND, draw_legend, escape_dollars, prepare_axes
 from frhsic.selection import Point, pareto_front
 
 

@@ -128,7 +128,9 @@ def render_report(
 
 def _sections(audit: Audit) -> Iterator[dict[str, object]]:
     """Return what the report shows of each attribute, and of all jointly."""
-    columns: dict[tuple[str, ...], Column] = {(column.name,): column for column in audit.columns}
+    # Without columns of which every label has too few rows to be drawn.
+    visible = [column for column in audit.columns if column.kind != "categorical" or any(column.counts)]
+    columns: dict[tuple[str, ...], Column] = {(column.name,): column for column in visible}
     known: set[str] = set()
     for place, found in enumerate(audit.every):
         key, column = f"a{place}", columns.get(found.names)

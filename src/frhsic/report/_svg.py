@@ -14,7 +14,7 @@ from markupsafe import Markup
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from frhsic.report._axes import CHANCE, MAIN, SECOND, THIRD
+from frhsic.report._plots import CHANCE, MAIN, SECOND, THIRD
 
 # The colour of text and axes while drawing: in the report it becomes the colour of the text around it.
 INK = "#010203"
@@ -72,19 +72,17 @@ def draw_picture(
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
     root = ElementTree.fromstring(buffer.getvalue())  # noqa: S314 our own figure, not a file from outside
-    for parent in list(root.iter()):
-        for child in list(parent):
+    for element in list(root.iter()):
+        for child in list(element):
             if _local(child.tag) in ("metadata", "style"):
-                parent.remove(child)  # a style here would hold for the whole report
-    for element in root.iter():
+                element.remove(child)  # a style here would hold for the whole report
         element.tag = _local(element.tag)
         element.tail = None
         if not (element.text or "").strip():
             element.text = None
         attributes = {_local(name): value for name, value in element.attrib.items()}
         element.attrib.clear()
-        for name, value in attributes.items():
-            element.set(name, _rewritten(name, value, key))
+        element.attrib |= {name: _rewrite(name, value, key) for name, value in attributes.items()}
     for name in ("width", "height", "version"):  # as wide as the report makes it
         root.attrib.pop(name, None)
     root.attrib |= {"class": "figure", "role": "img", "aria-labelledby": f"{key}-title {key}-desc"}
@@ -100,7 +98,7 @@ def _local(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _rewritten(name: str, value: str, key: str) -> str:
+def _rewrite(name: str, value: str, key: str) -> str:
     if name == "id":
         return f"{key}-{value}"
     if name == "href" and value.startswith("#"):
