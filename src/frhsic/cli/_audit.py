@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import frhsic
 from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic._text import LONGEST, cell, escape, number, quote, quote_all, shorten, to_line
 from frhsic.cli import _options as options
@@ -21,6 +20,9 @@ from frhsic.cli._output import echo, echo_table, echo_warnings, show_status, wri
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    import frhsic.auditing
+    import frhsic.sources
 
 _IN_MEMORY = 500_000  # rows that an audit reads as they are; more are sketched
 _IN_MEMORY_BYTES = 256 << 20  # the same for a CSV file, which does not say how many rows it has
@@ -154,16 +156,20 @@ def audit(
         "trained_on": trained_on,
     }
     placeholders = options.parse_placeholders(missing_values)
+    import frhsic.sources
+
     shown = frhsic.sources.redact_url(file)
     request = _Request(
         file, columns, positive, arguments, placeholders, drop_missing, query, engine, partials, shown
     )
     source = _open_large(request)
     with show_status("Loading"):
-        import frhsic.auditing as _  # noqa: F401 - so that the wait has a name
+        import frhsic.auditing
     found = _audit_table(request) if source is None else _audit_source(request, source)
     if report is not None:
         with show_status("Drawing the report"):
+            import frhsic.report
+
             command = shlex.join(["frhsic", *map(frhsic.sources.redact_url, context.obj)])
             frhsic.report.write_report(found, report, command=command, source=shown)
     if as_json is not None:
@@ -176,6 +182,8 @@ def audit(
 
 def _audit_table(request: _Request) -> frhsic.auditing.Audit:
     """Audit rows that are held in memory."""
+    import frhsic.auditing
+
     if request.partials is not None:
         got, fix = "rows that are read as they are", "Leave it out, or add --engine local."
         raise ArgumentError("--partials", "come with a sketch", got, fix)
@@ -185,7 +193,7 @@ def _audit_table(request: _Request) -> frhsic.auditing.Audit:
     score, sensitive, *others = request.columns.values()
     label, weight, group = (None if name is None else table.column(name) for name in others)
     with echo_warnings():
-        return frhsic.audit(
+        return frhsic.auditing.audit(
             table.select(list(dict.fromkeys(score))),
             sensitive_features=table.select(list(dict.fromkeys(sensitive))),
             y_true=label,
@@ -198,6 +206,8 @@ def _audit_table(request: _Request) -> frhsic.auditing.Audit:
 
 def _audit_source(request: _Request, source: frhsic.sources.Source) -> frhsic.auditing.Audit:
     """Audit rows of a source by sketches of them."""
+    import frhsic.auditing
+
     with echo_warnings(), show_status("Reading") as progress:
         found = frhsic.auditing.audit_source(
             source,
@@ -218,6 +228,8 @@ def _audit_source(request: _Request, source: frhsic.sources.Source) -> frhsic.au
 
 def _open_large(request: _Request) -> frhsic.sources.Source | None:
     """Return the rows as a source where they are to be sketched; None where they fit into memory."""
+    import frhsic.sources
+
     if request.query is not None:
         with show_status("Asking the database"):
             source = frhsic.sources.open_sql(request.file, request.query, allow_missing=request.drop_missing)
@@ -241,6 +253,8 @@ def _open_large(request: _Request) -> frhsic.sources.Source | None:
 
 
 def _choose_engine(name: str, source: frhsic.sources.Source) -> Any:
+    import frhsic.runners
+
     if name == "auto":
         files = all(piece.path for piece in source.pieces)
         many = source.rows is None or source.rows >= _MANY
@@ -251,6 +265,8 @@ def _choose_engine(name: str, source: frhsic.sources.Source) -> Any:
 
 def _find_label(request: _Request, table: pa.Table) -> Any:
     """Return the label of the outcome that reads like the one of --positive."""
+    import frhsic.data
+
     if request.positive is None:
         return None
     name = request.columns["--label"]
@@ -291,6 +307,8 @@ def _echo_audit(found: frhsic.auditing.Audit, request: _Request) -> None:
 
 def _echo_numbers(one: frhsic.auditing.Attribute, found: frhsic.auditing.Audit) -> None:
     """Print the numbers on one attribute as a table."""
+    import frhsic.auditing
+
     corrected = "" if one.test.adjusted is None else " (corrected)"
     title = f"Dependence on {to_line(one.name)}: p = {number(one.test.reported)}{corrected}"
     share = f"{found.confidence_level:.0%}"

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, quote_all
 from frhsic.cli import _options as options
@@ -45,6 +44,8 @@ def datasets(name: _Name = None, output: options.TableOrNone = None, seed: optio
     sensitive = list(bunch.get("sensitive_names", ["s"] if q == 1 else [f"s{j}" for j in range(q)]))
     target = str(bunch.get("target_name", "y"))
     columns = _flatten(bunch, sensitive, target)
+    import frhsic.sources
+
     frhsic.sources.write_table(columns, output)
     size = f"{len(bunch.data):,} rows and {len(columns)} columns"
     last = "" if bunch.target is None else f"; target: {quote(target)}"
@@ -54,7 +55,7 @@ def datasets(name: _Name = None, output: options.TableOrNone = None, seed: optio
 def _list_loaders() -> dict[str, Any]:
     """Return the functions of frhsic.datasets that return a dataset, by its name."""
     with show_status("Loading"):
-        package = frhsic.datasets
+        import frhsic.datasets as package
     loaders = {}
     for title in package.__all__:
         loader = getattr(package, title)

@@ -7,11 +7,10 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import quote
 from frhsic.cli import _options as options
@@ -20,6 +19,9 @@ from frhsic.cli._options import option
 from frhsic.cli._output import echo, echo_warnings, show_status, write_bytes, write_json
 from frhsic.cli._rules import Rule, parse_grid
 from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
+
+if TYPE_CHECKING:
+    import frhsic.selection
 
 _PICTURES = (".png", ".svg", ".pdf")
 _MIN_VALIDATION = 52  # rows to choose on: fewer cannot be whitened in a representation of 50 columns
@@ -74,13 +76,15 @@ class _Search:
             got = f"{self.validation:g}"
             raise ArgumentError("--validation", "be a share between 0 and 1", got, "Pass 0.2, say.")
 
-    def fit(self, data: TrainingData) -> frhsic.FrontierSearch:
+    def fit(self, data: TrainingData) -> frhsic.selection.FrontierSearch:
         """Train all models and judge them on validation rows."""
+        import frhsic.selection
+
         judged = math.ceil(self.validation * len(data))
         if judged < _MIN_VALIDATION:
             must = f"set aside at least {_MIN_VALIDATION} rows to choose on"
             raise ArgumentError("--validation", must, judged, "Take a larger share or a longer file.")
-        search = frhsic.FrontierSearch(
+        search = frhsic.selection.FrontierSearch(
             data.make_model(epochs=self.epochs, random_state=self.seed),
             **self.grid,
             rule=frhsic.selection.lowest_dependence,  # always finds one; the rule of --rule may find none
@@ -93,7 +97,9 @@ class _Search:
             search.fit(data.x, data.y, sensitive_features=data.s, sample_weight=data.w)
         return search
 
-    def describe(self, search: frhsic.FrontierSearch, rows: TrainingData, held: TrainingData) -> Frontier:
+    def describe(
+        self, search: frhsic.selection.FrontierSearch, rows: TrainingData, held: TrainingData
+    ) -> Frontier:
         """Return what was found about each model, with the choice of the rule."""
         table, judged = search.results_, math.ceil(self.validation * len(rows))
         return Frontier(
@@ -179,6 +185,8 @@ def _check_plot(plot: Path) -> None:
 
 def _run(options: _Search, data: TrainingData, reserve: Holdout, target: str, paths: _Paths) -> bool:
     """Train, choose, write and print; return whether a model is chosen."""
+    import frhsic.persistence
+
     rows, held = reserve.split(data, options.seed)
     search = options.fit(rows)
     found = options.describe(search, rows, held)
@@ -196,7 +204,7 @@ def _run(options: _Search, data: TrainingData, reserve: Holdout, target: str, pa
     output, plot, json = paths
     picture = None if plot is None else found.draw(plot.suffix.lower()[1:], target)
     if chosen is not None:
-        frhsic.save(chosen, output)
+        frhsic.persistence.save(chosen, output)
     if plot is not None and picture is not None:
         write_bytes(picture, plot)
     if json is not None:

@@ -7,11 +7,14 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import frhsic
+from frhsic import __version__
 from frhsic._text import cell, to_line
 from frhsic.cli._output import echo, echo_table
+
+if TYPE_CHECKING:
+    import frhsic.selection
 
 _CONFIDENCE_LEVEL = 0.95  # of the intervals of FrontierSearch
 
@@ -89,6 +92,8 @@ class Frontier:
 
     def draw(self, form: str, target: str) -> bytes:
         """Return the picture as the bytes of a file."""
+        import frhsic.report
+
         on = to_line(self.attributes[0]) if len(self.attributes) == 1 else "the worst column"
         axes = frhsic.report.plot_frontier(
             self.points,
@@ -115,7 +120,7 @@ class Frontier:
             models.append({"label": point.label, "chosen": index == self.chosen, **row})
         return {
             "schema": "frhsic.frontier/1",
-            "version": frhsic.__version__,
+            "version": __version__,
             **facts,
             "sensitive": list(self.attributes),
             "rows": self.rows,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import number, quote, to_line
 from frhsic.cli._options import parse_float
 from frhsic.cli._output import echo
+
+if TYPE_CHECKING:
+    import frhsic.auditing
 
 # For the help, which loads no library; a test compares them with those of an audit.
 BUILT_IN = ("gdp", "normalized_hsic", "hsic", "distance_correlation", "kernel_hgr")
@@ -37,6 +39,8 @@ class Gate:
             fix = "Add --fail-above gdp=0.05, say."
             raise ArgumentError("--fail-on", "come with --fail-above", f"{end} and no limit", fix)
         limits = dict(map(_parse_limit, texts or ()))
+        if limits:
+            import frhsic.auditing
         for name in limits:
             flag, measure = f"--fail-above {name}", frhsic.auditing.MEASURES.get(name)
             if several and (measure is None or measure.of_score):
@@ -60,6 +64,8 @@ class Gate:
 
     def _exceeds(self, what: str, measured: Any, limit: float) -> bool:
         """Print whether a measure keeps its limit; one that cannot be measured does not."""
+        import frhsic.auditing
+
         if measured is None:
             why = f"cannot be measured on these rows, so it is not shown to keep {number(limit)}"
             echo(f"FAILED: {what} {why}.", error=True)
@@ -102,6 +108,8 @@ def _parse_limit(text: str) -> tuple[str, float]:
 
 def _select(one: frhsic.auditing.Attribute, name: str) -> list[tuple[str, Any]]:
     """Return what a limit is about: one measure, or one for each label of the outcome."""
+    import frhsic.auditing
+
     if name in frhsic.auditing.MEASURES:
         return [(frhsic.auditing.MEASURES[name].short, one.measures.get(name))]
     outcome = one.outcome

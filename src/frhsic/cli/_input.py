@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, to_line
 from frhsic.cli._output import echo, show_status
@@ -31,6 +30,8 @@ def read_columns(
     file: Path, options: Columns, placeholders: Sequence[str] = (), *, every: bool = False
 ) -> pa.Table:
     """Read the columns that options name, or all columns."""
+    import frhsic.sources
+
     if file.is_dir():
         raise ArgumentError("FILE", "be a regular file", "a directory", "Pass the path of a file.")
     check_columns(frhsic.sources.column_names(file), options)
@@ -46,6 +47,8 @@ def read_columns(
 
 def check_columns(names: Sequence[str], options: Columns) -> None:
     """Raise ArgumentError if a table does not have a column that an option names."""
+    import frhsic.sources
+
     for flag, wanted in _group_columns(options).items():
         absent = [name for name in wanted if name not in names]
         if absent:
@@ -54,6 +57,8 @@ def check_columns(names: Sequence[str], options: Columns) -> None:
 
 def drop_empty(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Leave out rows in which one of the columns is empty, and print how many."""
+    import frhsic.sources
+
     kept = frhsic.sources.drop_missing(table, columns)
     gone = table.num_rows - kept.num_rows
     if gone:

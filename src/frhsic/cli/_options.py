@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, quote_all, to_line
 
@@ -126,6 +125,8 @@ def check_output(flag: str, path: Path | None, source: Path | None, *, table: bo
     if path is None:
         return
     if table:
+        import frhsic.sources
+
         try:
             frhsic.sources.check_suffix(path)
         except ArgumentError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, quote_all
 from frhsic.cli import _options as options
@@ -49,6 +48,8 @@ def predict(
     for name in kept:
         if name in scores:
             raise ArgumentError("--keep", "not name a column that is written", quote(name), "Rename it.")
+    import frhsic.sources
+
     frhsic.sources.write_table({name: table.column(name) for name in kept} | scores, output)
     classes, meaning = getattr(split_model(loaded)[1], "classes_", None), "the predicted number"
     if classes is not None:
@@ -58,12 +59,12 @@ def predict(
 
 def _load(path: Path) -> Any:
     with show_status("Loading"):
-        load = frhsic.load
+        import frhsic.persistence
     shown = quote(str(path))
     if not path.exists():
         raise ArgumentError("MODEL", "be a file", f"{shown}, which does not exist", "Check the path.")
     try:
-        return load(path)
+        return frhsic.persistence.load(path)
     except (ValueError, TypeError) as error:
         must = "be a file that 'frhsic train' or frhsic.save wrote"
         got = f"{shown}, which is none or is damaged ({take_sentence(error)})"
@@ -71,8 +72,10 @@ def _load(path: Path) -> Any:
 
 
 def _list_features(model: Any) -> list[str]:
+    import frhsic.estimators
+
     first, last = split_model(model)
-    if isinstance(last, frhsic.FRHSICEncoder):
+    if isinstance(last, frhsic.estimators.FRHSICEncoder):
         fix = "Use its 'transform' in Python."
         raise ArgumentError("MODEL", "predict a target", "an FRHSICEncoder", fix)
     names = getattr(first, "feature_names_in_", None)

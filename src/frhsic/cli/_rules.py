@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import cell, number, quote, share
 from frhsic.cli._options import parse_floats
 
 if TYPE_CHECKING:
+    import frhsic.selection
     from frhsic.cli._frontier_results import Frontier
 
 _RULES = {  # functions of frhsic.selection
@@ -85,6 +85,8 @@ class Rule:
     @property
     def function(self) -> Callable[[Sequence[frhsic.selection.Point]], int | None]:
         """The function of frhsic.selection that finds the index of the chosen model."""
+        import frhsic.selection
+
         function = getattr(frhsic.selection, _RULES[self.name])
         return partial(function, tolerance=self.within) if self.name == "within" else function
 
@@ -106,6 +108,8 @@ class Rule:
         )
 
     def _explain_choice(self, found: Frontier, point: frhsic.selection.Point, gap: str) -> str:
+        import frhsic.selection
+
         if self.name == "not-rejected" and point.test is not None:
             p = f"p = {number(point.test.pvalue)}"
             if point.test.pvalue > 0.05:

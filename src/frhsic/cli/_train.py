@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import share
 from frhsic.cli import _options as options
@@ -79,6 +78,7 @@ def train(
 def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str, Any], seed: int) -> None:
     """Train a model, save it, and print how it does."""
     with show_status("Loading"):
+        import frhsic.persistence
         from frhsic.engine.budget import BUDGET
     rows, held = reserve.split(data, seed)
     model = data.make_model(**settings, random_state=seed)
@@ -86,7 +86,7 @@ def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str,
     with echo_warnings():
         arguments = {f"{step}__sensitive_features": rows.s, f"{step}__sample_weight": rows.w}
         model.fit(rows.x, rows.y, **arguments)
-    frhsic.save(model, output)
+    frhsic.persistence.save(model, output)
     echo(f"Trained a {data.what} on {len(rows):,} rows and {data.width}.")
     echo()
     echo_judgement(model, "the rows used for training", rows)

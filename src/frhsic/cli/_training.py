@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import frhsic
 from frhsic._checks import ArgumentError
 from frhsic._text import number, quote, quote_all, to_line
 from frhsic.cli._input import drop_empty, list_columns, read_columns
@@ -58,10 +57,10 @@ class TrainingTable:
             must = "have columns beside target, weight and sensitive ones"
             raise ArgumentError("FILE", must, "none", "Drop fewer columns.")
         with show_status("Loading"):
-            data = frhsic.data
+            import frhsic.data
         y, classes, why = _read_target(table.column(self.target), self.task)
         kinds = parse_kinds(self.kind, self.sensitive)
-        s = data.to_sensitive(table.select(list(dict.fromkeys(self.sensitive))), kinds=kinds)
+        s = frhsic.data.to_sensitive(table.select(list(dict.fromkeys(self.sensitive))), kinds=kinds)
         for name, labels in zip(s.names, s.categories, strict=True):
             if labels is not None and len(labels) > _MOST_LABELS:
                 must = f"have at most {_MOST_LABELS} labels in a categorical column"
@@ -69,7 +68,7 @@ class TrainingTable:
                 raise ArgumentError("--sensitive", must, got, "Merge labels or name another column.")
         w = None
         if self.weight is not None:
-            w = data.to_vector(table.column(self.weight), name="sample_weight").numpy()
+            w = frhsic.data.to_vector(table.column(self.weight), name="sample_weight").numpy()
         what = f"{'classifier' if classes else 'regression'} of {quote(self.target)} ({why})"
         return TrainingData(table, table.select(features), y, s, w, classes, what)
 
@@ -104,8 +103,12 @@ class TrainingData:
         """Return a pipeline of a table encoder and a classifier or regressor."""
         from sklearn.pipeline import make_pipeline
 
-        model_class = frhsic.FRHSICClassifier if self.classes else frhsic.FRHSICRegressor
-        return make_pipeline(frhsic.TableEncoder(), model_class(**arguments))
+        import frhsic.estimators
+
+        model_class = (
+            frhsic.estimators.FRHSICClassifier if self.classes else frhsic.estimators.FRHSICRegressor
+        )
+        return make_pipeline(frhsic.estimators.TableEncoder(), model_class(**arguments))
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,8 @@ class Holdout:
 
     def write(self, held: TrainingData) -> None:
         """Write the held-out rows, if there is a path for them."""
+        import frhsic.sources
+
         if self.path is None:
             return
         frhsic.sources.write_table(held.table, self.path)
@@ -148,6 +153,8 @@ class Holdout:
 def _read_target(column: Any, task: str) -> tuple[Any, list[Any], str]:
     """Return the target as an array, its classes (none for a number), and why it was taken so."""
     import numpy as np
+
+    import frhsic.data
 
     split = frhsic.data.split_labels(column, name="y").kept
     labels = [one.value for one in split]
@@ -199,12 +206,15 @@ def _measure_gap(values: Any, s: Any, w: Any, seed: int | None) -> str:
     """Return the GDP of a score on one column in words."""
     import torch
 
+    import frhsic.dependence
+    import frhsic.inference
+
     if seed is None:
         weights = None if w is None else torch.from_numpy(w)
-        return number(float(frhsic.GDP()(torch.from_numpy(values), s, weights)))
+        return number(float(frhsic.dependence.GDP()(torch.from_numpy(values), s, weights)))
     with echo_warnings():
         found = frhsic.inference.confidence_interval(
-            values, s, dependence=frhsic.GDP(), random_state=seed, sample_weight=w
+            values, s, dependence=frhsic.dependence.GDP(), random_state=seed, sample_weight=w
         )
     return (
         f"{number(found.estimate)}, {found.confidence_level:.0%} interval {number(found.low)} to "
@@ -217,6 +227,7 @@ def predict_scores(model: Any, x: pa.Table) -> dict[str, Any]:
     """Return the columns that a model writes, computed a few rows at a time."""
     import numpy as np
 
+    import frhsic.data
     from frhsic._progress import Progress
 
     last = split_model(model)[1]

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from torch import Tensor, nn
 
-from frhsic import dependence, sketching
+import frhsic.dependence as dependence
+import frhsic.sketching as sketching
 from frhsic._checks import ArgumentError
 from frhsic._tensorfile import TensorFileError
 from frhsic.data import to_generator

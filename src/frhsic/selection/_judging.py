@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import check_scoring
 from torch import Tensor
 
-from frhsic import inference
+import frhsic.inference as inference
 from frhsic._checks import ArgumentError
 from frhsic.auditing.probes import MOST_ROWS, probe_representation
 from frhsic.data import Sensitive, to_generator, to_matrix
