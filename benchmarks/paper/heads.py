@@ -124,7 +124,7 @@ def wanted(dataset: str) -> dict[str, list[tuple[str, float]]]:
     found: dict[str, list[tuple[str, float]]] = {}
     for method in CONTENDERS:
         chosen = matched(points, method)
-        found[method] = [] if chosen is None else [("matched", chosen.strength)]
+        found[method] = [] if chosen is None else [("matched", chosen.penalty_weight)]
         lams = LAMS.get(dataset, (10.0,)) if dataset in PUBLISHED else ()
         found[method] += [("published", 0.0 if method == "Unfair" else lam) for lam in lams]
     return {method: list(dict.fromkeys(one)) for method, one in found.items()}

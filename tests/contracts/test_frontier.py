@@ -44,7 +44,7 @@ from frhsic.selection import (
     pareto_front,
 )
 from frhsic.selection import _search as module
-from frhsic.selection._held_out import HeldOut
+from frhsic.selection._held_out import Rows
 from frhsic.selection._judging import Judge
 
 N = 200
@@ -114,19 +114,19 @@ def weights_of(model):
 def test_each_budget_has_a_point_and_the_unconstrained_model_comes_first():
     made = fitted(budgets=[0.2, 0.5])
     assert [p.budget for p in made.points_] == [None, 0.2, 0.5]
-    assert [p.strength for p in made.points_] == [0.0, 5.0, 2.0]
+    assert [p.penalty_weight for p in made.points_] == [0.0, 5.0, 2.0]
     assert [(m.lam, m.budget) for m in made.models_] == [(0.0, None), (None, 0.2), (None, 0.5)]
     assert [p.label for p in made.points_] == ["unconstrained", "budget 20 %", "budget 50 %"]
 
 
 def test_lams_are_taken_as_given():
     made = fitted(budgets=None, lams=[3.0, 0.0])
-    assert [p.strength for p in made.points_] == [3.0, 0.0]
+    assert [p.penalty_weight for p in made.points_] == [3.0, 0.0]
     assert [p.budget for p in made.points_] == [None, None]
     assert [p.label for p in made.points_] == ["lam 3", "unconstrained"]
 
 
-def test_without_strengths_four_budgets_are_trained():
+def test_without_weights_four_budgets_are_trained():
     made = fitted(budgets=None)
     assert [p.budget for p in made.points_] == [None, 0.5, 0.2, 0.1, 0.05]
 
@@ -228,7 +228,7 @@ def test_points_hold_the_estimators_own_score_and_the_interval_of_gdp():
         assert point.equivalence is None
 
 
-COLUMNS = ["budget", "lam", "strength", "relative_dependence", "performance"]
+COLUMNS = ["budget", "lam", "penalty_weight", "relative_dependence", "performance"]
 COLUMNS += ["dependence", "dependence_low", "dependence_high", "on_front"]
 OF_PREDICTION = ["gdp", "gdp_low", "gdp_high", "hsic", "hsic_low", "hsic_high"]
 OF_REPRESENTATION = ["hsic_z", "r2_ridge", "r2_boosted"]
@@ -377,7 +377,7 @@ def test_the_lower_limit_of_several_columns_is_one_of_the_greatest_dependence():
     columns = {"age": s, "noise": rng.normal(size=len(s)), "other": rng.normal(size=len(s))}
     settings = {"scoring": None, "test": False, "tolerance": None, "representation": False, "seed": 0}
     judge = Judge(on="prediction", dependence=None, **settings)
-    point, found = judge(model, HeldOut(X, y, to_sensitive(columns), None))
+    point, found = judge(model, Rows(X, y, to_sensitive(columns), None))
     probability = model.predict_proba(X)[:, 1]
     limits = {
         level: max(
@@ -405,7 +405,7 @@ def test_a_model_that_predicts_a_constant_has_no_dependence():
             parameter.zero_()
     settings = {"scoring": None, "test": True, "tolerance": 0.01, "representation": True, "seed": 0}
     judge = Judge(on="prediction", dependence=None, **settings)
-    point, found = judge(model, HeldOut(X, y, to_sensitive(s), None))
+    point, found = judge(model, Rows(X, y, to_sensitive(s), None))
     assert (point.dependence, point.lower, point.upper) == (0.0, 0.0, 0.0)
     assert {found[name] for name in ("gdp", "hsic_high", "hsic_z", "r2_ridge", "r2_boosted")} == {0.0}
     assert point.test.pvalue == 1.0
@@ -454,7 +454,7 @@ def test_rules_of_the_room_are_respected(rule):
 def test_rules_with_keywords_are_partials():
     rule = partial(last_equivalent, alpha=0.2)
     made = fitted(rule=rule, tolerance=5.0)
-    assert made.best_index_ == 0  # a GDP of probabilities is below 5 at every strength
+    assert made.best_index_ == 0  # a GDP of probabilities is below 5 at every penalty weight
 
 
 def test_another_rule_chooses_again_without_training(monkeypatch):

@@ -653,7 +653,7 @@ def test_bars_of_a_frontier_are_the_limits_of_the_points() -> None:
     assert not plot_frontier([Point(1.0, 0.8, 0.1)]).containers
 
 
-def test_models_of_a_frontier_are_labelled_by_budget_or_by_strength() -> None:
+def test_models_of_a_frontier_are_labelled_by_budget_or_by_penalty_weight() -> None:
     assert [text.get_text() for text in plot_frontier(SWEEP).texts] == ["50 %", "20 %", "10 %"]
     lams = [Point(0.5, 0.8, 0.1), Point(100.0, 0.7, 0.0)]
     assert [text.get_text() for text in plot_frontier(lams).texts] == ["0.5", "100"]

@@ -14,7 +14,7 @@ UNFAIR = Point(0.0, 0.85, 0.10)
 
 
 def at(*pairs):
-    """Return points of rising strength from pairs of performance and dependence."""
+    """Return points of rising penalty weight from pairs of performance and dependence."""
     return [Point(float(i), *pair) for i, pair in enumerate(pairs)]
 
 
@@ -127,7 +127,9 @@ def test_order_changes_no_area():
     rng = np.random.default_rng(4)
     for points in sweeps(4, count=50):
         order = rng.permutation(len(points))
-        other = [Point(p.strength, p.performance - 0.01 * i, p.dependence) for i, p in enumerate(points)]
+        other = [
+            Point(p.penalty_weight, p.performance - 0.01 * i, p.dependence) for i, p in enumerate(points)
+        ]
         pair, mixed = (other, UNFAIR), ([other[i] for i in order], UNFAIR)
         shuffled = [points[i] for i in order]
         assert naup(shuffled, UNFAIR, limits=(0.5, 0.9)) == naup(points, UNFAIR, limits=(0.5, 0.9))

@@ -19,9 +19,9 @@ from frhsic.selection import (
 )
 
 
-def point(strength, p, dependence=0.01, tolerance=0.05, performance=0.8):
+def point(penalty_weight, p, dependence=0.01, tolerance=0.05, performance=0.8):
     return Point(
-        strength,
+        penalty_weight,
         performance,
         dependence,
         test=TestResult(dependence, p, "permutation", "HSIC", ("age",), 500, True),
@@ -36,27 +36,27 @@ def sweeps(seed, count=300):
     rng = np.random.default_rng(seed)
     for _ in range(count):
         size = rng.integers(1, 8)
-        strengths = rng.permutation(np.geomspace(0.01, 100.0, size))
+        weights = rng.permutation(np.geomspace(0.01, 100.0, size))
         p = rng.choice([0.001, 0.04, 0.05, 0.06, 0.3], size=size)
         dependences = rng.choice([0.0005, 0.001, 0.002, 0.05], size=size)
-        yield [point(*values) for values in zip(strengths, p, dependences, strict=True)]
+        yield [point(*values) for values in zip(weights, p, dependences, strict=True)]
 
 
 def published_rule(points, alpha, negligible):
     """The paper's algorithm "HSIC-test-based lambda selection", line by line."""
-    grid = sorted(point.strength for point in points)
+    grid = sorted(point.penalty_weight for point in points)
     for lam in grid:
         for index, point in enumerate(points):
-            if point.strength == lam:
+            if point.penalty_weight == lam:
                 rejected = point.test.pvalue <= alpha
                 if not rejected or (negligible is not None and point.dependence < negligible):
                     return index
-    return [point.strength for point in points].index(grid[-1])
+    return [point.penalty_weight for point in points].index(grid[-1])
 
 
 def fixed_sequence(points, alpha):
     """The length of the run of passes from the strongest on, then its last member."""
-    ranked = sorted(enumerate(points), key=lambda pair: pair[1].strength)
+    ranked = sorted(enumerate(points), key=lambda pair: pair[1].penalty_weight)
     passes = [point.equivalence.pvalue <= alpha for _, point in ranked][::-1]
     run = passes.index(False) if False in passes else len(passes)
     return ranked[::-1][run - 1][0] if run else None
@@ -69,7 +69,7 @@ def test_first_not_rejected_is_the_published_algorithm(alpha, negligible):
     for points in sweeps(0):
         chosen = first_not_rejected(points, alpha=alpha, negligible=negligible)
         assert chosen == published_rule(points, alpha, negligible)
-        seen.add(sorted(p.strength for p in points).index(points[chosen].strength))
+        seen.add(sorted(p.penalty_weight for p in points).index(points[chosen].penalty_weight))
     assert len(seen) > 2
 
 
@@ -79,7 +79,9 @@ def test_last_equivalent_is_the_fixed_sequence(alpha):
     for points in sweeps(1):
         chosen = last_equivalent(points, alpha=alpha)
         assert chosen == fixed_sequence(points, alpha)
-        seen.add(None if chosen is None else sum(p.strength > points[chosen].strength for p in points))
+        seen.add(
+            None if chosen is None else sum(p.penalty_weight > points[chosen].penalty_weight for p in points)
+        )
     assert None in seen
     assert len(seen) > 3
 
@@ -94,8 +96,8 @@ def test_the_order_of_the_points_does_not_matter():
         assert one is None or points[one] is shuffled[other]
 
 
-def test_equal_strengths_are_taken_as_given():
-    """Both rules stop at the first of two models of one strength, whatever their p-values."""
+def test_equal_weights_are_taken_as_given():
+    """Both rules stop at the first of two models of one penalty weight, whatever their p-values."""
     twins = [point(1.0, 0.9), point(1.0, 0.01)]
     assert first_not_rejected(twins) == 0
     assert first_not_rejected(twins[::-1]) == 1
@@ -159,18 +161,18 @@ def test_first_not_rejected_refuses_a_threshold_that_is_not_positive(negligible)
         first_not_rejected([point(1.0, 0.5)], negligible=negligible)
 
 
-@pytest.mark.parametrize("strength", [math.nan, math.inf])
-def test_point_refuses_a_strength_that_cannot_be_sorted(strength):
-    with pytest.raises(ValueError, match=r"'strength' must be a finite number\. Got .*\. Rules sort"):
-        point(strength, 0.5)
+@pytest.mark.parametrize("weight", [math.nan, math.inf])
+def test_a_penalty_weight_that_cannot_be_sorted_is_an_error(weight):
+    with pytest.raises(ValueError, match=r"'penalty_weight' must be a finite number\. Got .*\. Rules sort"):
+        point(weight, 0.5)
 
 
 def test_point_is_frozen_and_goes_to_a_dictionary():
     p = point(1.0, 0.5)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        p.strength = 2.0
+        p.penalty_weight = 2.0
     document = p.to_dict()
-    assert document["strength"] == 1.0
+    assert document["penalty_weight"] == 1.0
     assert document["test"]["pvalue"] == 0.5
     assert "dependence 0.01." in str(p)
 
@@ -185,7 +187,7 @@ def test_points_print_their_budget_or_penalty_weight():
 
 
 def lattice(seed, count=300):
-    """Random sweeps on a coarse lattice, with ties in everything but the strength."""
+    """Random sweeps on a coarse lattice, with ties in everything but the penalty weight."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         size = rng.integers(1, 8)
@@ -209,7 +211,7 @@ def test_lowest_dependence_is_the_lowest_and_the_better_of_equals():
 def test_lowest_dependence_within_is_matched_to_the_weakest_penalty(tolerance):
     moved = 0
     for points in lattice(1):
-        weakest = min(points, key=lambda p: p.strength)
+        weakest = min(points, key=lambda p: p.penalty_weight)
         chosen = lowest_dependence_within(points, tolerance=tolerance)
         assert chosen == matched_point(points, weakest, tolerance=tolerance)
         assert points[chosen].performance >= weakest.performance * (1.0 - tolerance)
@@ -258,7 +260,7 @@ def test_without_a_knee_the_lower_dependence_is_taken():
 
 def test_the_scale_of_either_axis_moves_no_knee():
     for points in lattice(3, count=100):
-        scaled = [Point(p.strength, 64.0 * p.performance - 8.0, 0.25 * p.dependence) for p in points]
+        scaled = [Point(p.penalty_weight, 64.0 * p.performance - 8.0, 0.25 * p.dependence) for p in points]
         assert knee(scaled) == knee(points)
 
 

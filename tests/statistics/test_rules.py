@@ -11,9 +11,9 @@ from frhsic.kernels import Gaussian
 from frhsic.selection import Point, first_not_rejected, last_equivalent
 
 ALPHA, TOLERANCE, DRAWS = 0.1, 1.0, 4000
-STRENGTHS = np.geomspace(1.0, 1000.0, 8)
+WEIGHTS = np.geomspace(1.0, 1000.0, 8)
 
-# True dependences by rising strength; those at the tolerance make each test as likely to err as it may be.
+# True dependences by rising weight; those at the tolerance make a test as likely to err as it may be.
 MONOTONE = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.2, 0.1, 0.0])
 UNEVEN = np.array([1.0, 1.0, 1.0, 0.1, 1.0, 0.2, 1.0, 0.0])
 NONE_BELOW = np.full(8, 1.0)
@@ -42,14 +42,14 @@ def shared_rows(rng):
 def sweep(p):
     return [
         Point(
-            strength,
+            penalty_weight,
             0.8,
             0.5,
             equivalence=EquivalenceResult(
                 0.5, TOLERANCE, pvalue, 0.9, ALPHA, "HSIC", "fixed kernels", "normal", ("age",), 500
             ),
         )
-        for strength, pvalue in zip(STRENGTHS, p, strict=True)
+        for penalty_weight, pvalue in zip(WEIGHTS, p, strict=True)
     ]
 
 
@@ -113,17 +113,17 @@ def test_last_equivalent_finds_the_weakest_good_model_with_enough_rows():
 
 
 def dependent_sweep(rng, n):
-    """Scores whose correlation with S falls with the strength, 0.5 to 0.2, tested on the same n rows."""
+    """Scores whose correlation with S falls with the penalty weight, 0.5 to 0.2, on the same n rows."""
     s = torch.from_numpy(rng.normal(size=(n, 1)))
     orders = torch.from_numpy(np.stack([rng.permutation(n) for _ in range(99)]))
     measure = HSIC(Gaussian(1.0), Gaussian(1.0))
     points = []
-    for strength, rho in ((1.0, 0.5), (10.0, 0.3), (100.0, 0.2)):
+    for weight, rho in ((1.0, 0.5), (10.0, 0.3), (100.0, 0.2)):
         z = rho * s + np.sqrt(1.0 - rho**2) * torch.from_numpy(rng.normal(size=(n, 1)))
         value = measure(z, s).item()
         p = (1.0 + (measure.permuted(z, s, orders) >= value - 1e-12).sum().item()) / 100.0
         test = TestResult(value, p, "permutation", "HSIC", ("age",), n, True, 99)
-        points.append(Point(strength, 0.8, value, test=test))
+        points.append(Point(weight, 0.8, value, test=test))
     return points
 
 

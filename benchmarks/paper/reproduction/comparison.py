@@ -36,9 +36,9 @@ COLLAPSED = 0.1  # less than this share of what Unfair gains over a constant pre
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """One method at one strength: its row of the sweep for each split."""
+    """One method at one penalty weight or budget: its row of the sweep for each split."""
 
-    strength: float
+    strength: float  # the column of sweep.csv: lam or the budget, by form
     rows: dict[int, Row]
 
     def values(self, column: str, splits: Iterable[int] | None = None) -> Array:

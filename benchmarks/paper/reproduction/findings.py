@@ -73,7 +73,7 @@ def crime_attribute(sweep: Sweep | None = None) -> Numbers:
 def of_six(of: dict[str, list[Point]], lams: Sequence[float] | None = None) -> tuple[float, int, float]:
     """Return nAUP and rank of FRHSIC among the six of tab:real_data, and how far the best is ahead."""
     kept = {
-        method: [one for one in points if lams is None or method == "Unfair" or one.strength in lams]
+        method: [one for one in points if lams is None or method == "Unfair" or one.penalty_weight in lams]
         for method, points in of.items()
         if method in ("Unfair", *SCALED_BY)
     }
@@ -125,7 +125,7 @@ def off_grid() -> tuple[int, int]:
         for dataset in {key[0] for key in dense}
         for method in SCALED_BY
     ]
-    lams = [one.strength for one in chosen if one is not None]
+    lams = [one.penalty_weight for one in chosen if one is not None]
     return sum(lam not in STATED for lam in lams), len(lams)
 
 
@@ -151,14 +151,14 @@ def spread(sweep: Sweep | None = None) -> dict[str, Numbers]:
             found.setdefault(dataset, {})["published"] = row.gdp_sd
         here = matched(mean_points(_sweep(sweep), dataset), "FRHSIC-published")
         if here is not None:
-            cell = _sweep(sweep).at(dataset, "FRHSIC-published", here.strength)
+            cell = _sweep(sweep).at(dataset, "FRHSIC-published", here.penalty_weight)
             found.setdefault(dataset, {})["ours"] = cell.sd("gdp_grid") if cell else float("nan")
     return found
 
 
 def _row(known: Published, dataset: str, method: str, at: Point | None) -> Theirs | None:
     rows = known.get((dataset, method), [])
-    return next((row for row in rows if at is not None and row.lam == at.strength), None)
+    return next((row for row in rows if at is not None and row.lam == at.penalty_weight), None)
 
 
 # Where, of which method in which form: at which strength, in how many splits of how many.
@@ -266,7 +266,7 @@ def mi_at_matched(sweep: Sweep | None = None) -> dict[str, Numbers]:
             if row is not None:
                 here[f"{method}, published"] = row.mi
             chosen = matched(mean_points(_sweep(sweep), dataset), method)
-            cell = None if chosen is None else _sweep(sweep).at(dataset, method, chosen.strength)
+            cell = None if chosen is None else _sweep(sweep).at(dataset, method, chosen.penalty_weight)
             if cell is not None:
                 here[f"{method}, ours"] = cell.mean("mi_ksg")
                 here[f"{method}, R2"] = cell.mean("r2_s_boosted")
@@ -345,7 +345,7 @@ def rounded_band(dataset: str = "crime-householdsize") -> dict[str, tuple[Point 
                 unfair = of["Unfair"][0]
                 best = point(0.0, unfair.performance - sign * ROUNDED, unfair.dependence, error=False)
                 moved = [
-                    point(one.strength, one.performance + sign * ROUNDED, one.dependence, error=False)
+                    point(one.penalty_weight, one.performance + sign * ROUNDED, one.dependence, error=False)
                     for one in of[method]
                 ]
                 chosen = matched_point(moved, best)

@@ -45,7 +45,7 @@ def main(sweep: Sweep | None = None) -> str:
             if method in published or method in ours:
                 there, here = _matched(published, method), _matched(ours, method)
                 known = _at(dense.get((dataset, method), []), there)
-                found = None if here is None else sweep.at(dataset, method, here.strength)
+                found = None if here is None else sweep.at(dataset, method, here.penalty_weight)
                 row = [method, *_known(dataset, known), *_ours(dataset, found, known, sweep.paired(dataset))]
                 rows.append([*row, *(_best(one, method) for one in area)])
         measure = "MSE x 100" if is_error(dataset) else "accuracy"
@@ -75,7 +75,7 @@ def _matched(of: dict[str, list[Point]], method: str) -> Point | None:
 
 
 def _at(rows: Sequence[Theirs], point: Point | None) -> Theirs | None:
-    return next((row for row in rows if point is not None and row.lam == point.strength), None)
+    return next((row for row in rows if point is not None and row.lam == point.penalty_weight), None)
 
 
 def _known(dataset: str, known: Theirs | None) -> list[str]:

@@ -34,9 +34,9 @@ GDPS = ("grid", "population")
 # ---- points ----------------------------------------------------------------------------------------------
 
 
-def point(strength: float, perf: float, gdp: float, *, error: bool) -> Point:
+def point(penalty_weight: float, perf: float, gdp: float, *, error: bool) -> Point:
     """Return a model of which more performance is better, also where it is an error."""
-    return Point(strength, -perf if error else perf, gdp)
+    return Point(penalty_weight, -perf if error else perf, gdp)
 
 
 def mean_points(sweep: Sweep, dataset: str, form: str = "lam", gdp: str = "grid") -> dict[str, list[Point]]:
@@ -230,7 +230,7 @@ def _resampled(
     drawn: dict[str, list[float]] = {name: [] for name in methods}
     for i in range(len(chance)):
         of = {
-            name: [point(strength, perf[i], of_gdp[i], error=error) for strength, perf, of_gdp in cells]
+            name: [point(weight, perf[i], of_gdp[i], error=error) for weight, perf, of_gdp in cells]
             for name, cells in means.items()
         }
         for name, area in areas(of).items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,14 +15,14 @@ from frhsic._text import LONGEST, cell, escape, number, quote, quote_all, shorte
 from frhsic.cli import _options as options
 from frhsic.cli._gate import BUILT_IN, OUTCOME_MEASURES, Gate
 from frhsic.cli._input import check_columns, drop_empty, list_columns, read_columns
-from frhsic.cli._output import echo, echo_table, echo_warnings, make_table, show_status, write_json
+from frhsic.cli._options import argument, option
+from frhsic.cli._output import echo, echo_table, echo_warnings, show_status, write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from rich.table import Table
 
-    from frhsic.auditing import Attribute, Audit
-    from frhsic.sources import Source
+    import frhsic.auditing
+    import frhsic.sources
 
 _IN_MEMORY = 500_000  # rows that an audit reads as they are; more are sketched
 _IN_MEMORY_BYTES = 256 << 20  # the same for a CSV file, which does not say how many rows it has
@@ -33,65 +32,53 @@ _SKETCH_NOTE = "Of a sketch"  # printed while the sketch is made, not again belo
 
 _File = Annotated[
     str,
-    options.argument(
+    argument(
         "FILE",
         "A CSV, Parquet or Arrow file; a folder, a quoted pattern ('scores/*.parquet') or URL of such files; "
         "or, with --query, a PostgreSQL database: its URL, or the name of an environment variable that holds "
         "it.",
     ),
 ]
-_Score = Annotated[
-    list[str], options.option("--score", "COL", "The score; several columns are a representation.")
-]
-_Label = Annotated[str | None, options.option("--label", "COL", "The outcome that the score predicts.")]
-_Positive = Annotated[
-    str | None, options.option("--positive", "LABEL", "The favourable outcome; else the last label.")
-]
+_Score = Annotated[list[str], option("--score COL", "The score; several columns are a representation.")]
+_Label = Annotated[str | None, option("--label COL", "The outcome that the score predicts.")]
+_Positive = Annotated[str | None, option("--positive LABEL", "The favourable outcome; else the last label.")]
 _Group = Annotated[
-    str | None,
-    options.option("--group", "COL", "Rows of equal COL, such as a person, may depend on one another."),
+    str | None, option("--group COL", "Rows of equal COL, such as a person, may depend on one another.")
 ]
-_Report = Annotated[Path | None, options.option("--report", "OUT.html", "Write a report with pictures.")]
+_Report = Annotated[Path | None, option("--report OUT.html", "Write a report with pictures.")]
 _ConfidenceLevel = Annotated[
-    float,
-    options.option(
-        "--confidence-level", None, "The confidence of each interval, and of all claims together."
-    ),
+    float, option("--confidence-level", "The confidence of each interval, and of all claims together.")
 ]
 _TrainedOn = Annotated[
-    bool | None,
-    options.option("--trained-on/--held-out", None, "Whether the model was trained on these rows."),
+    bool | None, option("--trained-on/--held-out", "Whether the model was trained on these rows.")
 ]
 _FailAbove = Annotated[
     list[str] | None,
-    options.option(
-        "--fail-above",
-        "MEASURE=X",
+    option(
+        "--fail-above MEASURE=X",
         f"Exit with 1 if a measure is above X on any sensitive column: {', '.join(BUILT_IN)}; with --label "
         f"also {', '.join(OUTCOME_MEASURES)}.",
     ),
 ]
 _FailOn = Annotated[
     str,
-    options.option(
-        "--fail-on",
-        "END",
+    option(
+        "--fail-on END",
         "What --fail-above compares. estimate; upper: the upper end of the interval, so that only what is "
         "shown to be below passes; lower: the lower end, so that only what is shown to be above fails.",
     ),
 ]
-_Query = Annotated[str | None, options.option("--query", "SELECT", "What to read from a database.")]
+_Query = Annotated[str | None, option("--query SELECT", "What to read from a database.")]
 _Engine = Annotated[
     str,
-    options.option(
-        "--engine",
-        "ENGINE",
+    option(
+        "--engine ENGINE",
         f"auto: rows as they are, above {_IN_MEMORY:,} by a sketch, above {_MANY:,} on all cores. local, "
         "pool, ray: a sketch by this process, on all cores, or on a Ray cluster (RAY_ADDRESS).",
     ),
 ]
 _Partials = Annotated[
-    Path | None, options.option("--partials", "DIR", "Keep what is done of a sketch, to go on after a stop.")
+    Path | None, option("--partials DIR", "Keep what is done of a sketch, to go on after a stop.")
 ]
 
 
@@ -108,11 +95,7 @@ class _Request:
     query: str | None
     engine: str
     partials: Path | None
-
-    @property
-    def shown_file(self) -> str:
-        """The file as it may be printed: of a URL neither user, password nor query."""
-        return _redact(self.file)
+    shown_file: str  # of a URL neither user, password nor query
 
 
 def audit(
@@ -173,35 +156,33 @@ def audit(
         "trained_on": trained_on,
     }
     placeholders = options.parse_placeholders(missing_values)
+    import frhsic.sources
+
+    shown = frhsic.sources.redact_url(file)
     request = _Request(
-        file, columns, positive, arguments, placeholders, drop_missing, query, engine, partials
+        file, columns, positive, arguments, placeholders, drop_missing, query, engine, partials, shown
     )
-    found = _run_audit(request)
+    source = _open_large(request)
+    with show_status("Loading"):
+        import frhsic.auditing
+    found = _audit_table(request) if source is None else _audit_source(request, source)
     if report is not None:
         with show_status("Drawing the report"):
-            from frhsic.report import write_report
+            import frhsic.report
 
-            command = shlex.join(["frhsic", *map(_redact, context.obj)])
-            write_report(found, report, command=command, source=request.shown_file)
+            command = shlex.join(["frhsic", *map(frhsic.sources.redact_url, context.obj)])
+            frhsic.report.write_report(found, report, command=command, source=shown)
     if as_json is not None:
         write_json(found.to_dict(), as_json)
     _echo_audit(found, request)
-    for path in (report, as_json):
-        if path is not None:
-            echo(f"Wrote {path}.")
+    for path in filter(None, (report, as_json)):
+        echo(f"Wrote {path}.")
     raise typer.Exit(0 if gate.check(found) else 1)
 
 
-def _run_audit(request: _Request) -> Audit:
-    source = _open_large(request)
-    with show_status("Loading"):
-        import frhsic.auditing  # noqa: F401
-    return _audit_table(request) if source is None else _audit_source(request, source)
-
-
-def _audit_table(request: _Request) -> Audit:
+def _audit_table(request: _Request) -> frhsic.auditing.Audit:
     """Audit rows that are held in memory."""
-    from frhsic.auditing import audit as audit_rows
+    import frhsic.auditing
 
     if request.partials is not None:
         got, fix = "rows that are read as they are", "Leave it out, or add --engine local."
@@ -212,7 +193,7 @@ def _audit_table(request: _Request) -> Audit:
     score, sensitive, *others = request.columns.values()
     label, weight, group = (None if name is None else table.column(name) for name in others)
     with echo_warnings():
-        return audit_rows(
+        return frhsic.auditing.audit(
             table.select(list(dict.fromkeys(score))),
             sensitive_features=table.select(list(dict.fromkeys(sensitive))),
             y_true=label,
@@ -223,12 +204,12 @@ def _audit_table(request: _Request) -> Audit:
         )
 
 
-def _audit_source(request: _Request, source: Source) -> Audit:
+def _audit_source(request: _Request, source: frhsic.sources.Source) -> frhsic.auditing.Audit:
     """Audit rows of a source by sketches of them."""
-    from frhsic.auditing import audit_source
+    import frhsic.auditing
 
     with echo_warnings(), show_status("Reading") as progress:
-        found = audit_source(
+        found = frhsic.auditing.audit_source(
             source,
             scores=request.columns["--score"],
             sensitive_features=request.columns["--sensitive"],
@@ -245,21 +226,21 @@ def _audit_source(request: _Request, source: Source) -> Audit:
     return found
 
 
-def _open_large(request: _Request) -> Source | None:
+def _open_large(request: _Request) -> frhsic.sources.Source | None:
     """Return the rows as a source where they are to be sketched; None where they fit into memory."""
-    from frhsic.sources import column_names, open_source, open_sql
+    import frhsic.sources
 
     if request.query is not None:
         with show_status("Asking the database"):
-            source = open_sql(request.file, request.query, allow_missing=request.drop_missing)
+            source = frhsic.sources.open_sql(request.file, request.query, allow_missing=request.drop_missing)
         source = dataclasses.replace(source, missing_values=tuple(request.placeholders))
         check_columns(list(source.columns), request.columns)
         return source
     path = Path(request.file)
     if path.is_file():
-        check_columns(column_names(path), request.columns)
+        check_columns(frhsic.sources.column_names(path), request.columns)
     with show_status(f"Looking at {to_line(request.shown_file)}"):
-        source = open_source(
+        source = frhsic.sources.open_source(
             request.file,
             columns=list_columns(request.columns),
             allow_missing=request.drop_missing,
@@ -271,42 +252,36 @@ def _open_large(request: _Request) -> Source | None:
     return None if request.engine == "auto" and path.is_file() and small else source
 
 
-def _choose_engine(name: str, source: Source) -> Any:
-    from frhsic.runners import Local, Pool, Ray
+def _choose_engine(name: str, source: frhsic.sources.Source) -> Any:
+    import frhsic.runners
 
     if name == "auto":
         files = all(piece.path for piece in source.pieces)
         many = source.rows is None or source.rows >= _MANY
         name = "pool" if files and many and len(source.pieces) > 1 else "local"
-    return {"local": Local, "pool": Pool, "ray": Ray}[name]()
-
-
-def _redact(file: str) -> str:
-    from frhsic.sources import redact_url
-
-    return redact_url(file)
+    runners = frhsic.runners
+    return {"local": runners.Local, "pool": runners.Pool, "ray": runners.Ray}[name]()
 
 
 def _find_label(request: _Request, table: pa.Table) -> Any:
     """Return the label of the outcome that reads like the one of --positive."""
+    import frhsic.data
+
     if request.positive is None:
         return None
-    from frhsic.data import split_labels
-
     name = request.columns["--label"]
-    known = {str(one.value): one.value for one in split_labels(table.column(name), name="y_true").kept}
+    labels = frhsic.data.split_labels(table.column(name), name="y_true").kept
+    known = {str(one.value): one.value for one in labels}
     if request.positive not in known:
         fix = f"Take one of {quote_all(list(known))}."
         raise ArgumentError("--positive", f"be a label of column {quote(name)}", quote(request.positive), fix)
     return known[request.positive]
 
 
-def _echo_audit(found: Audit, request: _Request) -> None:
-    what = (
-        f"score {quote(request.columns['--score'][0])}"
-        if found.subject == "score"
-        else f"{found.width} columns"
-    )
+def _echo_audit(found: frhsic.auditing.Audit, request: _Request) -> None:
+    what = f"{found.width} columns"
+    if found.subject == "score":
+        what = f"score {quote(request.columns['--score'][0])}"
     groups = "" if found.groups is None else f" in {found.groups:,} groups"
     file = to_line(Path(request.shown_file).name)
     echo(f"Audit of {what} in {file}: {found.n:,} rows{groups}.", style="bold")
@@ -321,7 +296,7 @@ def _echo_audit(found: Audit, request: _Request) -> None:
             echo()
             echo(f"Note: {note}")
     for one in found.every:
-        echo_table(_tabulate(one, found))
+        _echo_numbers(one, found)
     echo()
     echo(
         "GDP is the mean gap between the score at a value and overall, in units of the score. For the others "
@@ -330,29 +305,27 @@ def _echo_audit(found: Audit, request: _Request) -> None:
     )
 
 
-def _tabulate(one: Attribute, found: Audit) -> Table:
-    """Return the numbers on one attribute as a table."""
-    from frhsic.auditing import MEASURES
+def _echo_numbers(one: frhsic.auditing.Attribute, found: frhsic.auditing.Audit) -> None:
+    """Print the numbers on one attribute as a table."""
+    import frhsic.auditing
 
     corrected = "" if one.test.adjusted is None else " (corrected)"
     title = f"Dependence on {to_line(one.name)}: p = {number(one.test.reported)}{corrected}"
     share = f"{found.confidence_level:.0%}"
     headings = ["measure", "estimate", f"{share} interval", "if independent", f"{share} below"]
-    table = make_table(title, headings)
-    rows: list[tuple[str, Any]] = [(MEASURES[name].short, result) for name, result in one.measures.items()]
+    results: list[tuple[str, Any]] = [
+        (frhsic.auditing.MEASURES[name].short, result) for name, result in one.measures.items()
+    ]
     if one.outcome is not None:
-        rows += [(f"GDP, outcome {shorten(escape(part.label), 8)}", part.gdp) for part in one.outcome.labels]
-        rows.append(("calibration gap", one.outcome.calibration_gap))
-    for heading, measured in rows:
-        if measured is not None:
-            table.add_row(heading, *_format_cells(measured))
-    return table
-
-
-def _format_cells(measured: Any) -> Sequence[str]:
-    from frhsic.auditing import Estimate
-
-    single = isinstance(measured, Estimate)
-    interval = "" if single else f"{cell(measured.low)} to {cell(measured.high)}"
-    chance = ("" if x is None else cell(x) for x in (measured.chance, measured.chance_high))
-    return cell(measured.estimate), interval, *chance
+        results += [
+            (f"GDP, outcome {shorten(escape(part.label), 8)}", part.gdp) for part in one.outcome.labels
+        ]
+        results.append(("calibration gap", one.outcome.calibration_gap))
+    rows = []
+    for name, result in results:
+        if result is not None:
+            single = isinstance(result, frhsic.auditing.Estimate)
+            interval = "" if single else f"{cell(result.low)} to {cell(result.high)}"
+            chance = ("" if x is None else cell(x) for x in (result.chance, result.chance_high))
+            rows.append((name, cell(result.estimate), interval, *chance))
+    echo_table(title, headings, rows)

@@ -40,16 +40,16 @@ def datasets(name: _Name = None, output: options.TableOrNone = None, seed: optio
     if output is None:
         echo(bunch.DESCR.strip(), wrap=False)
         return
-    from frhsic.sources import write_table
+    q = bunch.sensitive_features.shape[1]
+    sensitive = list(bunch.get("sensitive_names", ["s"] if q == 1 else [f"s{j}" for j in range(q)]))
+    target = str(bunch.get("target_name", "y"))
+    columns = _flatten(bunch, sensitive, target)
+    import frhsic.sources
 
-    columns = _flatten(bunch)
-    write_table(columns, output)
-    rows = len(next(iter(columns.values())))
-    target = "" if bunch.target is None else f"; target: {quote(_get_target_name(bunch))}"
-    echo(
-        f"Wrote {rows:,} rows and {len(columns)} columns to {output}; sensitive: "
-        f"{quote_all(_get_sensitive_names(bunch))}{target}."
-    )
+    frhsic.sources.write_table(columns, output)
+    size = f"{len(bunch.data):,} rows and {len(columns)} columns"
+    last = "" if bunch.target is None else f"; target: {quote(target)}"
+    echo(f"Wrote {size} to {output}; sensitive: {quote_all(sensitive)}{last}.")
 
 
 def _list_loaders() -> dict[str, Any]:
@@ -89,20 +89,11 @@ def _load(loader: Any, seed: int) -> Any:
     return loader(**{name: value for name, value in arguments.items() if name in parameters})
 
 
-def _get_sensitive_names(bunch: Any) -> list[str]:
-    q = bunch.sensitive_features.shape[1]
-    return list(bunch.get("sensitive_names", ["s"] if q == 1 else [f"s{j}" for j in range(q)]))
-
-
-def _get_target_name(bunch: Any) -> str:
-    return str(bunch.get("target_name", "y"))
-
-
-def _flatten(bunch: Any) -> dict[str, Any]:
+def _flatten(bunch: Any, sensitive: list[str], target: str) -> dict[str, Any]:
     """Return features, sensitive columns, target and weight as one dict of plain columns."""
     import numpy as np
 
-    names = [*bunch.feature_names, *_get_sensitive_names(bunch)]
+    names = [*bunch.feature_names, *sensitive]
     labels = bunch.get("categories", {})
     columns: dict[str, Any] = {}
     for name, values in zip(names, np.hstack((bunch.data, bunch.sensitive_features)).T, strict=True):
@@ -113,7 +104,7 @@ def _flatten(bunch: Any) -> dict[str, Any]:
         elif (values == values.round()).all():
             columns[name] = values.astype(np.int64)
     if bunch.target is not None:
-        columns[_get_target_name(bunch)] = np.asarray(bunch.target)
+        columns[target] = np.asarray(bunch.target)
     if bunch.get("sample_weight") is not None:
         columns.setdefault(bunch.weight_name, np.asarray(bunch.sample_weight))
     return columns

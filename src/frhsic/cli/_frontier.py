@@ -7,7 +7,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -15,84 +15,79 @@ from frhsic._checks import ArgumentError
 from frhsic._text import quote
 from frhsic.cli import _options as options
 from frhsic.cli._frontier_results import Frontier
-from frhsic.cli._input import on_one_thread
+from frhsic.cli._options import option
 from frhsic.cli._output import echo, echo_warnings, show_status, write_bytes, write_json
-from frhsic.cli._rules import Rule, SearchGrid
+from frhsic.cli._rules import Rule, parse_grid
 from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
 
 if TYPE_CHECKING:
-    from frhsic.selection import FrontierSearch
+    import frhsic.selection
 
 _PICTURES = (".png", ".svg", ".pdf")
 _MIN_VALIDATION = 52  # rows to choose on: fewer cannot be whitened in a representation of 50 columns
 
-_Plot = Annotated[Path | None, options.option("--plot", "OUT", "Draw the frontier: .png, .svg or .pdf.")]
+_Plot = Annotated[Path | None, option("--plot OUT", "Draw the frontier: .png, .svg or .pdf.")]
 _Budgets = Annotated[
     str | None,
-    options.option(
-        "--budgets",
-        "LIST",
+    option(
+        "--budgets LIST",
         "Shares of the dependence of a model without penalty; without --lams 0.5,0.2,0.1,0.05.",
     ),
 ]
-_Lams = Annotated[str | None, options.option("--lams", "LIST", "Penalty weights instead, without a unit.")]
+_Lams = Annotated[str | None, option("--lams LIST", "Penalty weights instead, without a unit.")]
 _Rule = Annotated[
     str,
-    options.option(
-        "--rule",
-        "RULE",
+    option(
+        "--rule RULE",
         "within: lowest dependence at nearly the performance of the model without penalty; lowest: lowest "
         "dependence; knee: the bend of the front; not-rejected: the weakest penalty at which a test does not "
         "reject; equivalent: the weakest shown to be below --tolerance.",
     ),
 ]
 _Within = Annotated[
-    float | None,
-    options.option("--within", "SHARE", "Of --rule within: what may be lost of it; 0.01 unless said."),
+    float | None, option("--within SHARE", "Of --rule within: what may be lost of it; 0.01 unless said.")
 ]
 _Tolerance = Annotated[
     float | None,
-    options.option(
-        "--tolerance",
-        "X",
-        "Of --rule equivalent: the GDP that is too much; fix it before you look at the rows.",
+    option(
+        "--tolerance X", "Of --rule equivalent: the GDP that is too much; fix it before you look at the rows."
     ),
 ]
-_Validation = Annotated[float, options.option("--validation", "SHARE", "Share of rows to choose on.")]
+_Validation = Annotated[float, option("--validation SHARE", "Share of rows to choose on.")]
 _Holdout = Annotated[
-    float,
-    options.option("--holdout", "SHARE", "Share of rows that take no part, to judge the chosen model on."),
+    float, option("--holdout SHARE", "Share of rows that take no part, to judge the chosen model on.")
 ]
+
+_Paths: TypeAlias = tuple[Path, Path | None, Path | None]  # of the model, the picture and the numbers
 
 
 @dataclass(frozen=True)
 class _Search:
     """How models are trained and chosen."""
 
-    grid: SearchGrid
+    grid: dict[str, Any]  # "budgets" or "lams"
     rule: Rule
     validation: float
     epochs: int
     seed: int
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         if not 0 < self.validation < 1:
             got = f"{self.validation:g}"
             raise ArgumentError("--validation", "be a share between 0 and 1", got, "Pass 0.2, say.")
 
-    def fit(self, data: TrainingData) -> FrontierSearch:
+    def fit(self, data: TrainingData) -> frhsic.selection.FrontierSearch:
         """Train all models and judge them on validation rows."""
-        from frhsic.selection import FrontierSearch, lowest_dependence
+        import frhsic.selection
 
         judged = math.ceil(self.validation * len(data))
         if judged < _MIN_VALIDATION:
             must = f"set aside at least {_MIN_VALIDATION} rows to choose on"
             raise ArgumentError("--validation", must, judged, "Take a larger share or a longer file.")
-        search = FrontierSearch(
+        search = frhsic.selection.FrontierSearch(
             data.make_model(epochs=self.epochs, random_state=self.seed),
-            budgets=self.grid.budgets,
-            lams=self.grid.lams,
-            rule=lowest_dependence,  # always finds one; the rule of --rule may find none
+            **self.grid,
+            rule=frhsic.selection.lowest_dependence,  # always finds one; the rule of --rule may find none
             validation=self.validation,
             test=self.rule.name == "not-rejected",
             tolerance=self.rule.tolerance,
@@ -102,7 +97,9 @@ class _Search:
             search.fit(data.x, data.y, sensitive_features=data.s, sample_weight=data.w)
         return search
 
-    def describe(self, search: FrontierSearch, rows: TrainingData, held: TrainingData) -> Frontier:
+    def describe(
+        self, search: frhsic.selection.FrontierSearch, rows: TrainingData, held: TrainingData
+    ) -> Frontier:
         """Return what was found about each model, with the choice of the rule."""
         table, judged = search.results_, math.ceil(self.validation * len(rows))
         return Frontier(
@@ -114,29 +111,6 @@ class _Search:
             rows={"training": len(rows) - judged, "validation": judged, "held_out": len(held)},
             chosen=self.rule.function(search.points_),
         )
-
-
-@dataclass(frozen=True)
-class _Outputs:
-    """Where the model, the picture and the numbers are written."""
-
-    model: Path
-    plot: Path | None
-    json: Path | None
-    target: str
-
-    def write(self, found: Frontier, model: Any, facts: dict[str, Any]) -> None:
-        """Write what is wanted; the picture is drawn before anything is written."""
-        plot = self.plot
-        picture = None if plot is None else found.draw(plot.suffix.lower()[1:], self.target)
-        if model is not None:
-            from frhsic.persistence import save
-
-            save(model, self.model)
-        if plot is not None and picture is not None:
-            write_bytes(picture, plot)
-        if self.json is not None:
-            write_json(found.to_dict({"target": self.target, **facts}), self.json)
 
 
 def frontier(
@@ -180,21 +154,20 @@ def frontier(
     table = TrainingTable(
         file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
     )
-    table.check_task()
-    grid = SearchGrid.parse(budgets, lams)
-    search = _Search(grid, Rule.parse(rule, within, tolerance, weight), validation, epochs, seed)
-    search.check()
+    parsed = Rule.parse(rule, within, tolerance, weight)
+    search = _Search(parse_grid(budgets, lams), parsed, validation, epochs, seed)
     reserve = Holdout(holdout, save_holdout)
-    reserve.check()
-    table.check_kinds()
-    written = {"--plot": plot, "--json": as_json}
-    options.check_outputs({"-o": output, **written, "--save-holdout": save_holdout}, file)
+    paths = {"-o": output, "--plot": plot, "--json": as_json, "--save-holdout": save_holdout}
+    options.check_outputs(paths, file)
     if plot is not None:
         _check_plot(plot)
-    chosen = _run(search, table.read(), reserve, _Outputs(output, plot, as_json, target))
-    for path in written.values():
-        if path is not None:
-            echo(f"Wrote {path}.")
+    data = table.read()
+    from frhsic.numerics._threads import one_thread
+
+    with one_thread():
+        chosen = _run(search, data, reserve, target, (output, plot, as_json))
+    for path in filter(None, (plot, as_json)):
+        echo(f"Wrote {path}.")
     if not chosen:
         echo("No model is saved.", error=True)
         raise typer.Exit(1)
@@ -210,15 +183,17 @@ def _check_plot(plot: Path) -> None:
         import frhsic.report  # noqa: F401 - a library that is not installed is an error before training
 
 
-@on_one_thread
-def _run(options: _Search, data: TrainingData, reserve: Holdout, outputs: _Outputs) -> bool:
+def _run(options: _Search, data: TrainingData, reserve: Holdout, target: str, paths: _Paths) -> bool:
     """Train, choose, write and print; return whether a model is chosen."""
+    import frhsic.persistence
+
     rows, held = reserve.split(data, options.seed)
     search = options.fit(rows)
     found = options.describe(search, rows, held)
     chosen = None if found.chosen is None else search.choose(options.rule.function).best_estimator_
     reason = options.rule.explain(found)
     facts = {
+        "target": target,
         "task": "classification" if data.classes else "regression",
         "features": data.x.column_names,
         "epochs": options.epochs,
@@ -226,7 +201,14 @@ def _run(options: _Search, data: TrainingData, reserve: Holdout, outputs: _Outpu
         "rule": dataclasses.asdict(options.rule),
         "reason": reason,
     }
-    outputs.write(found, chosen, facts)
+    output, plot, json = paths
+    picture = None if plot is None else found.draw(plot.suffix.lower()[1:], target)
+    if chosen is not None:
+        frhsic.persistence.save(chosen, output)
+    if plot is not None and picture is not None:
+        write_bytes(picture, plot)
+    if json is not None:
+        write_json(found.to_dict(facts), json)
     n = found.rows
     echo(
         f"Trained {len(found.points)} models, each a {data.what}, on {n['training']:,} rows and {data.width}."

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from frhsic import __version__
 from frhsic._text import cell, to_line
-from frhsic.cli._output import echo, echo_table, make_table
+from frhsic.cli._output import echo, echo_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from frhsic.selection import Point
+    import frhsic.selection
 
 _CONFIDENCE_LEVEL = 0.95  # of the intervals of FrontierSearch
 
@@ -25,7 +23,7 @@ _CONFIDENCE_LEVEL = 0.95  # of the intervals of FrontierSearch
 class Frontier:
     """What was found about each model, and which was chosen."""
 
-    points: list[Point]
+    points: list[frhsic.selection.Point]
     columns: dict[str, list[Any]]
     attributes: Sequence[str]
     performance: str
@@ -46,7 +44,7 @@ class Frontier:
     def echo(self) -> None:
         """Print a table for each sensitive attribute, and what its columns are."""
         for attribute in self.attributes:
-            echo_table(self._tabulate(attribute))
+            self._echo_models(attribute)
         budgets = (
             "Budget: the share of the normalised HSIC of the model without penalty that training allowed; "
             "reached: the share left on the rows trained on. "
@@ -57,64 +55,47 @@ class Frontier:
             "overall. R^2 from Z: how well boosted trees read the column from the representation; near or "
             "below 0 is not at all."
         )
-        if self.has_budgets:
-            self._echo_missed()
-
-    def _tabulate(self, attribute: str) -> Table:
-        title = f"{self.rows['validation']:,} validation rows: {self.what} and {to_line(attribute)}"
-        first = ["budget", "reached"] if self.has_budgets else ["lam"]
-        interval = f"{_CONFIDENCE_LEVEL:.0%} interval"
-        table = make_table(title, [*first, self.performance, "GDP", interval, "R^2 from Z", ""])
-        for index, point in enumerate(self.points):
-            strength = [f"{point.strength:g}"]
-            if self.has_budgets:
-                reached = self.columns["relative_dependence"][index]
-                strength = [
-                    "none" if point.budget is None else f"{point.budget:g}",
-                    "" if math.isnan(reached) else f"{reached:.3f}",
-                ]
-            low, high = (self.get_column("gdp", attribute, end)[index] for end in ("_low", "_high"))
-            chosen = index == self.chosen
-            table.add_row(
-                *strength,
-                cell(point.performance),
-                cell(self.get_column("gdp", attribute)[index]),
-                f"{cell(low)} to {cell(high)}",
-                f"{self.get_column('r2_boosted', attribute)[index]:.3f}",
-                "< chosen" if chosen else "",
-                style="bold" if chosen else "",
-            )
-        return table
-
-    def _echo_missed(self) -> None:
-        """Print which budgets are not kept."""
+        if not self.has_budgets:
+            return
         from frhsic.engine.budget import MET
 
         reached = self.columns["relative_dependence"]
         if math.isnan(reached[0]):
-            echo(
-                "Note: The model without penalty shows no dependence on the rows trained on: a share of it "
-                "means nothing.",
-                error=True,
-            )
-        missed = [
-            f"{point.budget:g}"
-            for point, share in zip(self.points, reached, strict=True)
-            if point.budget is not None and share > MET * point.budget
-        ]
+            why = "The model without penalty shows no dependence on the rows trained on"
+            echo(f"Note: {why}: a share of it means nothing.", error=True)
+        pairs = ((point.budget, share) for point, share in zip(self.points, reached, strict=True))
+        missed = [f"{budget:g}" for budget, share in pairs if budget and share > MET * budget]
         if missed:
-            echo(
-                f"Note: More than budget {', '.join(missed)} is left on the rows trained on. Train for more "
-                "epochs.",
-                error=True,
-            )
+            left = f"More than budget {', '.join(missed)} is left on the rows trained on"
+            echo(f"Note: {left}. Train for more epochs.", error=True)
+
+    def _echo_models(self, attribute: str) -> None:
+        title = f"{self.rows['validation']:,} validation rows: {self.what} and {to_line(attribute)}"
+        first = ["budget", "reached"] if self.has_budgets else ["lam"]
+        interval = f"{_CONFIDENCE_LEVEL:.0%} interval"
+        headings = [*first, self.performance, "GDP", interval, "R^2 from Z", ""]
+        rows = []
+        for index, point in enumerate(self.points):
+            setting = [f"{point.penalty_weight:g}"]
+            if self.has_budgets:
+                reached = self.columns["relative_dependence"][index]
+                setting = [
+                    "none" if point.budget is None else f"{point.budget:g}",
+                    "" if math.isnan(reached) else f"{reached:.3f}",
+                ]
+            low, high = (self.get_column("gdp", attribute, end)[index] for end in ("_low", "_high"))
+            gdp = [cell(self.get_column("gdp", attribute)[index]), f"{cell(low)} to {cell(high)}"]
+            read = f"{self.get_column('r2_boosted', attribute)[index]:.3f}"
+            mark = "< chosen" if index == self.chosen else ""
+            rows.append([*setting, cell(point.performance), *gdp, read, mark])
+        echo_table(title, headings, rows, bold=self.chosen)
 
     def draw(self, form: str, target: str) -> bytes:
         """Return the picture as the bytes of a file."""
-        from frhsic.report import plot_frontier
+        import frhsic.report
 
         on = to_line(self.attributes[0]) if len(self.attributes) == 1 else "the worst column"
-        axes = plot_frontier(
+        axes = frhsic.report.plot_frontier(
             self.points,
             chosen=self.chosen,
             dependence=f"GDP of {self.what} on {on}",

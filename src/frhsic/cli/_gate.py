@@ -13,7 +13,7 @@ from frhsic.cli._options import parse_float
 from frhsic.cli._output import echo
 
 if TYPE_CHECKING:
-    from frhsic.auditing import Attribute, Audit
+    import frhsic.auditing
 
 # For the help, which loads no library; a test compares them with those of an audit.
 BUILT_IN = ("gdp", "normalized_hsic", "hsic", "distance_correlation", "kernel_hgr")
@@ -39,11 +39,21 @@ class Gate:
             fix = "Add --fail-above gdp=0.05, say."
             raise ArgumentError("--fail-on", "come with --fail-above", f"{end} and no limit", fix)
         limits = dict(map(_parse_limit, texts or ()))
+        if limits:
+            import frhsic.auditing
         for name in limits:
-            _check_measure(name, end, several=several, outcome=outcome)
+            flag, measure = f"--fail-above {name}", frhsic.auditing.MEASURES.get(name)
+            if several and (measure is None or measure.of_score):
+                must = "have a single --score: it is a gap between mean scores"
+                raise ArgumentError(flag, must, "several", "Take normalized_hsic for a representation.")
+            if measure is None and not outcome:
+                raise ArgumentError(flag, "come with --label", "no outcome", "Name its column with --label.")
+            if end != "estimate" and measure is not None and not measure.has_interval:
+                must = "come with --fail-on estimate: it has no interval"
+                raise ArgumentError(flag, must, end, "Take distance_correlation.")
         return cls(limits, end)
 
-    def check(self, found: Audit) -> bool:
+    def check(self, found: frhsic.auditing.Audit) -> bool:
         """Print which measures are above their limits; return whether all keep them."""
         failed = 0
         for name, limit in self.limits.items():
@@ -54,16 +64,13 @@ class Gate:
 
     def _exceeds(self, what: str, measured: Any, limit: float) -> bool:
         """Print whether a measure keeps its limit; one that cannot be measured does not."""
-        from frhsic.auditing import Estimate
+        import frhsic.auditing
 
         if measured is None:
-            echo(
-                f"FAILED: {what} cannot be measured on these rows, so it is not shown to keep "
-                f"{number(limit)}.",
-                error=True,
-            )
+            why = f"cannot be measured on these rows, so it is not shown to keep {number(limit)}"
+            echo(f"FAILED: {what} {why}.", error=True)
             return True
-        single = isinstance(measured, Estimate)
+        single = isinstance(measured, frhsic.auditing.Estimate)
         value = measured.estimate if single else getattr(measured, _ENDS[self.end])
         above = bool(value > limit)
         verdict = {
@@ -71,26 +78,26 @@ class Gate:
             "upper": "is not shown to be below" if above else "is shown to be at most",
             "lower": "is shown to be above" if above else "is not shown to be above",
         }[self.end]
-        certainty = (
-            f"Under independence it is seldom above {number(measured.chance_high)}."
-            if single
-            else _locate(measured, limit)
-        )
+        if single:
+            certainty = f"Under independence it is seldom above {number(measured.chance_high)}."
+        else:
+            where = "holds the limit: these rows leave open on which side the true value is"
+            if measured.low > limit or measured.high < limit:
+                where = f"lies {'above' if measured.low > limit else 'below'} the limit as a whole"
+            ends = f"{number(measured.low)} to {number(measured.high)}"
+            certainty = f"The {100 * measured.confidence_level:g}% interval, {ends}, {where}."
         echo(f"{'FAILED' if above else 'Passed'}: {what} {verdict} {number(limit)}. {certainty}", error=above)
         return above
 
 
-def _list_measures() -> tuple[str, ...]:
-    """Return the names of all measures; others than the built-in ones exist only where auditing is loaded."""
-    auditing = sys.modules.get("frhsic.auditing")
-    return (*(BUILT_IN if auditing is None else auditing.MEASURES), *OUTCOME_MEASURES)
-
-
 def _parse_limit(text: str) -> tuple[str, float]:
+    # Measures other than the built-in ones exist only where auditing is loaded.
+    auditing = sys.modules.get("frhsic.auditing")
+    known = (*(BUILT_IN if auditing is None else auditing.MEASURES), *OUTCOME_MEASURES)
     name, _, value = text.partition("=")
     name = name.strip().lower().replace("-", "_")
-    if name not in _list_measures():
-        must = f"be MEASURE=NUMBER with one of {', '.join(_list_measures())}"
+    if name not in known:
+        must = f"be MEASURE=NUMBER with one of {', '.join(known)}"
         raise ArgumentError("--fail-above", must, quote(text), "Write --fail-above gdp=0.05, say.")
     limit = parse_float(value)
     if limit is None:
@@ -99,26 +106,12 @@ def _parse_limit(text: str) -> tuple[str, float]:
     return name, limit
 
 
-def _check_measure(name: str, end: str, *, several: bool, outcome: bool) -> None:
-    from frhsic.auditing import MEASURES
-
-    flag = f"--fail-above {name}"
-    if several and (name in OUTCOME_MEASURES or MEASURES[name].of_score):
-        must = "have a single --score: it is a gap between mean scores"
-        raise ArgumentError(flag, must, "several", "Take normalized_hsic for a representation.")
-    if name in OUTCOME_MEASURES and not outcome:
-        raise ArgumentError(flag, "come with --label", "no outcome", "Name its column with --label.")
-    if end != "estimate" and name in MEASURES and not MEASURES[name].has_interval:
-        must = "come with --fail-on estimate: it has no interval"
-        raise ArgumentError(flag, must, end, "Take distance_correlation.")
-
-
-def _select(one: Attribute, name: str) -> list[tuple[str, Any]]:
+def _select(one: frhsic.auditing.Attribute, name: str) -> list[tuple[str, Any]]:
     """Return what a limit is about: one measure, or one for each label of the outcome."""
-    from frhsic.auditing import MEASURES
+    import frhsic.auditing
 
-    if name in MEASURES:
-        return [(MEASURES[name].short, one.measures.get(name))]
+    if name in frhsic.auditing.MEASURES:
+        return [(frhsic.auditing.MEASURES[name].short, one.measures.get(name))]
     outcome = one.outcome
     if name == "calibration_gap":
         return [("the calibration gap", None if outcome is None else outcome.calibration_gap)]
@@ -128,15 +121,3 @@ def _select(one: Attribute, name: str) -> list[tuple[str, Any]]:
         if outcome is not None and (name == "equalized_odds" or given.label == outcome.equal_opportunity)
     ]
     return gaps or [(name.replace("_", " "), None)]
-
-
-def _locate(measured: Any, limit: float) -> str:
-    """Return a sentence that says on which side of the limit an interval lies."""
-    side = "above" if measured.low > limit else "below" if measured.high < limit else None
-    where = (
-        "holds the limit: these rows leave open on which side the true value is"
-        if side is None
-        else f"lies {side} the limit as a whole"
-    )
-    ends = f"{number(measured.low)} to {number(measured.high)}"
-    return f"The {100 * measured.confidence_level:g}% interval, {ends}, {where}."

@@ -1,11 +1,10 @@
-"""Reading the columns that options name, and how the library computes on them."""
+"""Reading the columns that options name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, to_line
@@ -14,8 +13,6 @@ from frhsic.cli._output import echo, show_status
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 # Columns by the option that names them.
 Columns: TypeAlias = Mapping[str, str | Sequence[str] | None]
 
@@ -33,49 +30,37 @@ def read_columns(
     file: Path, options: Columns, placeholders: Sequence[str] = (), *, every: bool = False
 ) -> pa.Table:
     """Read the columns that options name, or all columns."""
-    from frhsic.sources import column_names, read_table
+    import frhsic.sources
 
     if file.is_dir():
         raise ArgumentError("FILE", "be a regular file", "a directory", "Pass the path of a file.")
-    check_columns(column_names(file), options)
+    check_columns(frhsic.sources.column_names(file), options)
     for name in options.get("--sensitive") or ():
         if name == options.get("--target"):
             fix = "Name another column for one of them."
             got = f"{quote(name)} for both"
             raise ArgumentError("--target and --sensitive", "be different columns", got, fix)
     with show_status(f"Reading {to_line(file.name)}"):
-        return read_table(file, columns=None if every else list_columns(options), missing_values=placeholders)
+        columns = None if every else list_columns(options)
+        return frhsic.sources.read_table(file, columns=columns, missing_values=placeholders)
 
 
 def check_columns(names: Sequence[str], options: Columns) -> None:
     """Raise ArgumentError if a table does not have a column that an option names."""
-    from frhsic.sources import absent_error
+    import frhsic.sources
 
     for flag, wanted in _group_columns(options).items():
         absent = [name for name in wanted if name not in names]
         if absent:
-            raise absent_error(flag, absent, names)
+            raise frhsic.sources.absent_error(flag, absent, names)
 
 
 def drop_empty(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Leave out rows in which one of the columns is empty, and print how many."""
-    from frhsic.sources import drop_missing
+    import frhsic.sources
 
-    kept = drop_missing(table, columns)
+    kept = frhsic.sources.drop_missing(table, columns)
     gone = table.num_rows - kept.num_rows
     if gone:
         echo(f"Left out {gone:,} of {table.num_rows:,} rows, in which a named column is empty.", error=True)
     return kept
-
-
-def on_one_thread(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a function that computes on one thread; torch is imported when it is called."""
-
-    @wraps(function)
-    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        from frhsic.numerics._threads import one_thread
-
-        with one_thread():
-            return function(*args, **kwargs)
-
-    return wrapped

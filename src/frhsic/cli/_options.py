@@ -14,9 +14,11 @@ from frhsic._checks import ArgumentError
 from frhsic._text import quote, quote_all, to_line
 
 
-def option(flags: str, metavar: str | None, text: str) -> Any:
-    """Return an option with its flags ("-o --output"), the name of its value and its help text."""
-    return typer.Option(*flags.split(), metavar=metavar, help=text, show_default="/" not in flags)
+def option(usage: str, text: str) -> Any:
+    """Return an option by its flags and the name of its value ("-o --output OUT"), and its help text."""
+    flags = [word for word in usage.split() if word[0] == "-"]
+    metavar = next((word for word in usage.split() if word[0] != "-"), None)
+    return typer.Option(*flags, metavar=metavar, help=text, show_default="/" not in usage)
 
 
 def argument(metavar: str, text: str) -> Any:
@@ -26,40 +28,36 @@ def argument(metavar: str, text: str) -> Any:
 
 _TABLE_FILE = "A .parquet, .csv or .arrow file."
 File = Annotated[Path, argument("FILE", "A CSV, Parquet or Arrow file.")]
-Sensitive = Annotated[list[str], option("--sensitive", "COL", "A sensitive column; may be repeated.")]
+Sensitive = Annotated[list[str], option("--sensitive COL", "A sensitive column; may be repeated.")]
 Kinds = Annotated[
     list[str] | None,
     option(
-        "--kind",
-        "COL=KIND",
+        "--kind COL=KIND",
         "Take a sensitive column as continuous or categorical. Unless said, numbers are continuous and text "
         "is categorical.",
     ),
 ]
-Weight = Annotated[str | None, option("--weight", "COL", "How many people each row stands for.")]
-Seed = Annotated[int, option("--seed", "N", "The same seed gives the same numbers.")]
-Target = Annotated[str, option("--target", "COL", "The column to predict.")]
-Model = Annotated[Path, option("-o --output", "MODEL", "Where to save the model.")]
-Task = Annotated[str, option("--task", "TASK", "auto, classification or regression.")]
-Drop = Annotated[list[str] | None, option("--drop", "COL", "A column that is no feature.")]
-KeepSensitive = Annotated[
-    bool, option("--keep-sensitive", None, "Use the sensitive columns as features too.")
-]
+Weight = Annotated[str | None, option("--weight COL", "How many people each row stands for.")]
+Seed = Annotated[int, option("--seed N", "The same seed gives the same numbers.")]
+Target = Annotated[str, option("--target COL", "The column to predict.")]
+Model = Annotated[Path, option("-o --output MODEL", "Where to save the model.")]
+Task = Annotated[str, option("--task TASK", "auto, classification or regression.")]
+Drop = Annotated[list[str] | None, option("--drop COL", "A column that is no feature.")]
+KeepSensitive = Annotated[bool, option("--keep-sensitive", "Use the sensitive columns as features too.")]
 SaveHoldout = Annotated[
-    Path | None, option("--save-holdout", "OUT", "Write the held-out rows, for predict and audit.")
+    Path | None, option("--save-holdout OUT", "Write the held-out rows, for predict and audit.")
 ]
-Epochs = Annotated[int, option("--epochs", "N", "Passes over the rows.")]
-Json = Annotated[Path | None, option("--json", "OUT.json", "Write every number as JSON.")]
-Table = Annotated[Path, option("-o --output", "OUT", _TABLE_FILE)]
-TableOrNone = Annotated[Path | None, option("-o --output", "OUT", _TABLE_FILE)]
+Epochs = Annotated[int, option("--epochs N", "Passes over the rows.")]
+Json = Annotated[Path | None, option("--json OUT.json", "Write every number as JSON.")]
+Table = Annotated[Path, option("-o --output OUT", _TABLE_FILE)]
+TableOrNone = Annotated[Path | None, option("-o --output OUT", _TABLE_FILE)]
 DropMissing = Annotated[
-    bool, option("--drop-missing", None, "Leave out rows in which one of the named columns is empty.")
+    bool, option("--drop-missing", "Leave out rows in which one of the named columns is empty.")
 ]
 MissingValues = Annotated[
     str | None,
     option(
-        "--missing-values",
-        "LIST",
+        "--missing-values LIST",
         "Cells that stand for no value, such as unknown,-999. They count as empty in every column that is "
         "read.",
     ),
@@ -83,14 +81,13 @@ def parse_kinds(texts: Sequence[str] | None, sensitive: Sequence[str]) -> dict[s
 
 def parse_placeholders(text: str | None) -> list[str]:
     """Return the cells that stand for no value."""
-    found = [] if text is None else [part.strip() for part in text.split(",")]
-    if text is not None and "" in found:
-        raise ArgumentError(
-            "--missing-values",
-            "be texts or numbers with commas between them",
-            quote(text),
-            "Write --missing-values unknown,-999, say; empty cells are missing anyway.",
-        )
+    if text is None:
+        return []
+    found = [part.strip() for part in text.split(",")]
+    if "" in found:
+        fix = "Write --missing-values unknown,-999, say; empty cells are missing anyway."
+        must = "be texts or numbers with commas between them"
+        raise ArgumentError("--missing-values", must, quote(text), fix)
     return found
 
 
@@ -128,10 +125,10 @@ def check_output(flag: str, path: Path | None, source: Path | None, *, table: bo
     if path is None:
         return
     if table:
-        from frhsic.sources import check_suffix
+        import frhsic.sources
 
         try:
-            check_suffix(path)
+            frhsic.sources.check_suffix(path)
         except ArgumentError as error:
             raise ArgumentError(flag, error.must, error.got, error.fix) from None
     folder, shown = Path(os.path.realpath(path)).parent, quote(str(path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ from frhsic.cli._errors import describe_warning
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 
 def get_console(*, error: bool = False) -> Console:
@@ -33,8 +32,10 @@ def echo(text: str = "", *, error: bool = False, style: str = "", wrap: bool = T
     console.print(Text(escape(text), style=style), soft_wrap=not (wrap and console.is_terminal))
 
 
-def make_table(title: str, headings: Sequence[str]) -> Table:
-    """Return an empty table of right-aligned numbers that fits into 80 columns."""
+def echo_table(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], *, bold: int | None = None
+) -> None:
+    """Print an empty line and a table of right-aligned numbers that fits into 80 columns."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -43,11 +44,8 @@ def make_table(title: str, headings: Sequence[str]) -> Table:
     table.show_edge = table.pad_edge = False
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "measure" else "right", no_wrap=True)
-    return table
-
-
-def echo_table(table: Table) -> None:
-    """Print an empty line and a table."""
+    for index, row in enumerate(rows):
+        table.add_row(*row, style="bold" if index == bold else "")
     echo()
     get_console().print(table)
 

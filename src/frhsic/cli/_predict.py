@@ -10,12 +10,13 @@ from frhsic._text import quote, quote_all
 from frhsic.cli import _options as options
 from frhsic.cli._errors import take_sentence
 from frhsic.cli._input import read_columns
+from frhsic.cli._options import argument, option
 from frhsic.cli._output import echo, show_status
-from frhsic.cli._training import predict_scores
+from frhsic.cli._training import predict_scores, split_model
 
-_Model = Annotated[Path, options.argument("MODEL", "A file of frhsic train.")]
+_Model = Annotated[Path, argument("MODEL", "A file of frhsic train.")]
 _Keep = Annotated[
-    list[str] | None, options.option("--keep", "COL", "A column to write beside the score; may be repeated.")
+    list[str] | None, option("--keep COL", "A column to write beside the score; may be repeated.")
 ]
 
 
@@ -47,39 +48,34 @@ def predict(
     for name in kept:
         if name in scores:
             raise ArgumentError("--keep", "not name a column that is written", quote(name), "Rename it.")
-    from frhsic.sources import write_table
+    import frhsic.sources
 
-    write_table({name: table.column(name) for name in kept} | scores, output)
-    meaning = _describe_scores(_split_model(loaded)[1])
+    frhsic.sources.write_table({name: table.column(name) for name in kept} | scores, output)
+    classes, meaning = getattr(split_model(loaded)[1], "classes_", None), "the predicted number"
+    if classes is not None:
+        meaning = f"probability of {quote(str(classes[1])) if len(classes) == 2 else 'each class'}"
     echo(f"Wrote {table.num_rows:,} rows to {output}: {quote_all(list(scores))} ({meaning}).")
 
 
 def _load(path: Path) -> Any:
     with show_status("Loading"):
-        from frhsic.persistence import load
+        import frhsic.persistence
     shown = quote(str(path))
     if not path.exists():
         raise ArgumentError("MODEL", "be a file", f"{shown}, which does not exist", "Check the path.")
     try:
-        return load(path)
+        return frhsic.persistence.load(path)
     except (ValueError, TypeError) as error:
         must = "be a file that 'frhsic train' or frhsic.save wrote"
         got = f"{shown}, which is none or is damaged ({take_sentence(error)})"
         raise ArgumentError("MODEL", must, got, "Train it again or copy it anew.") from None
 
 
-def _split_model(model: Any) -> tuple[Any, Any]:
-    """Return the first and the last step of a pipeline, or the model twice."""
-    from sklearn.pipeline import Pipeline
-
-    return (model[0], model[-1]) if isinstance(model, Pipeline) else (model, model)
-
-
 def _list_features(model: Any) -> list[str]:
-    from frhsic.estimators import FRHSICEncoder
+    import frhsic.estimators
 
-    first, last = _split_model(model)
-    if isinstance(last, FRHSICEncoder):
+    first, last = split_model(model)
+    if isinstance(last, frhsic.estimators.FRHSICEncoder):
         fix = "Use its 'transform' in Python."
         raise ArgumentError("MODEL", "predict a target", "an FRHSICEncoder", fix)
     names = getattr(first, "feature_names_in_", None)
@@ -88,10 +84,3 @@ def _list_features(model: Any) -> list[str]:
         got = "one that was trained on an array"
         raise ArgumentError("MODEL", "know the names of its columns", got, fix)
     return [str(name) for name in names]
-
-
-def _describe_scores(last: Any) -> str:
-    classes = getattr(last, "classes_", None)
-    if classes is None:
-        return "the predicted number"
-    return f"probability of {quote(str(classes[1])) if len(classes) == 2 else 'each class'}"

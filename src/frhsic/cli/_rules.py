@@ -14,39 +14,37 @@ from frhsic._text import cell, number, quote, share
 from frhsic.cli._options import parse_floats
 
 if TYPE_CHECKING:
+    import frhsic.selection
     from frhsic.cli._frontier_results import Frontier
-    from frhsic.selection import Point
 
-_RULES = ("within", "lowest", "knee", "not-rejected", "equivalent")
+_RULES = {  # functions of frhsic.selection
+    "within": "lowest_dependence_within",
+    "lowest": "lowest_dependence",
+    "knee": "knee",
+    "not-rejected": "first_not_rejected",
+    "equivalent": "last_equivalent",
+}
 
 
-@dataclass(frozen=True)
-class SearchGrid:
-    """Budgets or penalty weights, from the weakest to the strongest; neither: the budgets of the library."""
-
-    budgets: list[float] | None = None
-    lams: list[float] | None = None
-
-    @classmethod
-    def parse(cls, budgets: str | None, lams: str | None) -> SearchGrid:
-        """Read --budgets and --lams."""
-        if budgets is not None and lams is not None:
-            raise ArgumentError("--budgets", "come without --lams", "both", "Leave one of them out.")
-        if lams is not None:
-            found = parse_floats("--lams", lams, "1,10,100")
-            if min(found) < 0:
-                got = f"{min(found):g}"
-                raise ArgumentError("--lams", "not be negative", got, "Write --lams 1,10,100, say.")
-            return cls(lams=sorted({0.0, *found}))
-        if budgets is None:
-            return cls()
-        found = parse_floats("--budgets", budgets, "0.5,0.2,0.1")
-        for budget in found:
-            if not 0 < budget <= 1:
-                must = "lie above 0 and be at most 1: shares of the dependence of a model without penalty"
-                fix = "Write --budgets 0.5,0.2,0.1, say; that model is always trained too."
-                raise ArgumentError("--budgets", must, f"{budget:g}", fix)
-        return cls(budgets=sorted(set(found), reverse=True))
+def parse_grid(budgets: str | None, lams: str | None) -> dict[str, Any]:
+    """Return "budgets" or "lams" from the weakest to the strongest; neither: the budgets of the library."""
+    if budgets is not None and lams is not None:
+        raise ArgumentError("--budgets", "come without --lams", "both", "Leave one of them out.")
+    if lams is not None:
+        found = parse_floats("--lams", lams, "1,10,100")
+        if min(found) < 0:
+            got = f"{min(found):g}"
+            raise ArgumentError("--lams", "not be negative", got, "Write --lams 1,10,100, say.")
+        return {"lams": sorted({0.0, *found})}
+    if budgets is None:
+        return {}
+    found = parse_floats("--budgets", budgets, "0.5,0.2,0.1")
+    for budget in found:
+        if not 0 < budget <= 1:
+            must = "lie above 0 and be at most 1: shares of the dependence of a model without penalty"
+            fix = "Write --budgets 0.5,0.2,0.1, say; that model is always trained too."
+            raise ArgumentError("--budgets", must, f"{budget:g}", fix)
+    return {"budgets": sorted(set(found), reverse=True)}
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Rule:
     def parse(cls, name: str, within: float | None, tolerance: float | None, weight: str | None) -> Rule:
         """Read the options of a rule; raise ArgumentError for options that do not go together."""
         if name not in _RULES:
-            close = difflib.get_close_matches(name, _RULES, n=1) or _RULES
+            close = difflib.get_close_matches(name, _RULES, n=1) or list(_RULES)
             fix = f"Try {quote(close[0])}."
             raise ArgumentError("--rule", f"be one of {', '.join(_RULES)}", quote(name), fix)
         for flag, given, owner in (("--within", within, "within"), ("--tolerance", tolerance, "equivalent")):
@@ -71,23 +69,26 @@ class Rule:
         if within is not None and not 0 <= within < 1:
             must = "be a share from 0 to below 1"
             raise ArgumentError("--within", must, f"{within:g}", "Pass 0.01, say.")
-        if name == "equivalent":
-            _check_equivalent(tolerance, weight)
+        equivalent = name == "equivalent"
+        if equivalent and (tolerance is None or not 0 < tolerance < math.inf):
+            got = "none" if tolerance is None else f"{tolerance:g}"
+            must, fix = (
+                "come with --tolerance, a positive number",
+                "Say how much GDP is too little to matter.",
+            )
+            raise ArgumentError("--rule equivalent", must, got, fix)
+        if equivalent and weight is not None:
+            must = "come without --weight: its test has no weighted form"
+            raise ArgumentError("--rule equivalent", must, "both", "Leave one of them out.")
         return cls(name, 0.01 if name == "within" and within is None else within, tolerance)
 
     @property
-    def function(self) -> Callable[[Sequence[Point]], int | None]:
+    def function(self) -> Callable[[Sequence[frhsic.selection.Point]], int | None]:
         """The function of frhsic.selection that finds the index of the chosen model."""
-        import frhsic.selection as selection
+        import frhsic.selection
 
-        functions: dict[str, Any] = {
-            "within": partial(selection.lowest_dependence_within, tolerance=self.within or 0.0),
-            "lowest": selection.lowest_dependence,
-            "knee": selection.knee,
-            "not-rejected": selection.first_not_rejected,
-            "equivalent": selection.last_equivalent,
-        }
-        return functions[self.name]
+        function = getattr(frhsic.selection, _RULES[self.name])
+        return partial(function, tolerance=self.within) if self.name == "within" else function
 
     def explain(self, found: Frontier) -> str:
         """Return which model was chosen, and what the rule promises, which is mostly nothing."""
@@ -106,15 +107,15 @@ class Rule:
             f"{self._explain_choice(found, point, gap)}."
         )
 
-    def _explain_choice(self, found: Frontier, point: Point, gap: str) -> str:
+    def _explain_choice(self, found: Frontier, point: frhsic.selection.Point, gap: str) -> str:
+        import frhsic.selection
+
         if self.name == "not-rejected" and point.test is not None:
-            return (
-                "the weakest penalty at which independence is not rejected (p = "
-                f"{number(point.test.pvalue)}), which is no evidence of independence"
-                if point.test.pvalue > 0.05
-                else "the strongest penalty, because independence is rejected for every model (here p = "
-                f"{number(point.test.pvalue)})"
-            )
+            p = f"p = {number(point.test.pvalue)}"
+            if point.test.pvalue > 0.05:
+                why = f"at which independence is not rejected ({p}), which is no evidence of independence"
+                return f"the weakest penalty {why}"
+            return f"the strongest penalty, because independence is rejected for every model (here {p})"
         if self.name == "equivalent" and point.equivalence is not None:
             return (
                 f"the weakest penalty, from the strongest on, with {gap} shown to be below "
@@ -133,25 +134,12 @@ class Rule:
         )
         if found.chosen != 0:
             return why
-        from frhsic.selection import matched_point
-
-        if matched_point(found.points[1:], point, tolerance=self.within or 0.0) is None:
+        if frhsic.selection.matched_point(found.points[1:], point, tolerance=self.within or 0.0) is None:
             return f"{why}: no other is; --within allows more"
         return f"{why}: none of the others has less {gap}"
 
 
-def _check_equivalent(tolerance: float | None, weight: str | None) -> None:
-    flag = "--rule equivalent"
-    if tolerance is None or not 0 < tolerance < math.inf:
-        got = "none" if tolerance is None else f"{tolerance:g}"
-        fix = "Say how much GDP is too little to matter."
-        raise ArgumentError(flag, "come with --tolerance, a positive number", got, fix)
-    if weight is not None:
-        must = "come without --weight: its test has no weighted form"
-        raise ArgumentError(flag, must, "both", "Leave one of them out.")
-
-
-def _describe(point: Point) -> str:
+def _describe(point: frhsic.selection.Point) -> str:
     if point.budget is not None:
         return f"budget {point.budget:g}"
-    return "the model without penalty" if point.strength == 0 else f"lam {point.strength:g}"
+    return "the model without penalty" if point.penalty_weight == 0 else f"lam {point.penalty_weight:g}"

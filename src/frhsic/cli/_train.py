@@ -9,26 +9,20 @@ from typing import Annotated, Any
 from frhsic._checks import ArgumentError
 from frhsic._text import share
 from frhsic.cli import _options as options
-from frhsic.cli._input import on_one_thread
+from frhsic.cli._options import option
 from frhsic.cli._output import echo, echo_warnings, show_status
 from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
 
 _Budget = Annotated[
     float | None,
-    options.option(
-        "--budget",
-        "SHARE",
+    option(
+        "--budget SHARE",
         "Share, from above 0 to 1, of the dependence of a model without penalty that may be left in "
         "training; 0.1 unless --lam is given.",
     ),
 ]
-_Lam = Annotated[
-    float | None,
-    options.option("--lam", "X", "Penalty weight instead, without a unit; 0 trains without."),
-]
-_Holdout = Annotated[
-    float, options.option("--holdout", "SHARE", "Share of rows to judge on, not to train on.")
-]
+_Lam = Annotated[float | None, option("--lam X", "Penalty weight instead, without a unit; 0 trains without.")]
+_Holdout = Annotated[float, option("--holdout SHARE", "Share of rows to judge on, not to train on.")]
 
 
 def train(
@@ -66,31 +60,43 @@ def train(
     table = TrainingTable(
         file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
     )
+    if budget is not None and lam is not None:
+        raise ArgumentError("--budget", "come without --lam", "both", "Leave one of them out.")
+    if budget is not None and not 0 < budget <= 1:
+        must = "lie above 0 and be at most 1: a share of the dependence of a model without penalty"
+        fix = "Pass 0.1, say, or --lam 0 to train without a penalty."
+        raise ArgumentError("--budget", must, f"{budget:g}", fix)
     reserve = Holdout(holdout, save_holdout)
-    table.check_task()
-    _check_strength(budget, lam)
-    reserve.check()
-    table.check_kinds()
     options.check_outputs({"-o": output, "--save-holdout": save_holdout}, file)
-    _run(table.read(), reserve, output, {"budget": budget, "lam": lam, "epochs": epochs}, seed)
+    data = table.read()
+    from frhsic.numerics._threads import one_thread
+
+    with one_thread():
+        _run(data, reserve, output, {"budget": budget, "lam": lam, "epochs": epochs}, seed)
 
 
-@on_one_thread
 def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str, Any], seed: int) -> None:
     """Train a model, save it, and print how it does."""
     with show_status("Loading"):
-        from frhsic.persistence import save
+        import frhsic.persistence
+        from frhsic.engine.budget import BUDGET
     rows, held = reserve.split(data, seed)
     model = data.make_model(**settings, random_state=seed)
     step = model.steps[-1][0]
     with echo_warnings():
         arguments = {f"{step}__sensitive_features": rows.s, f"{step}__sample_weight": rows.w}
         model.fit(rows.x, rows.y, **arguments)
-    save(model, output)
+    frhsic.persistence.save(model, output)
     echo(f"Trained a {data.what} on {len(rows):,} rows and {data.width}.")
     echo()
     echo_judgement(model, "the rows used for training", rows)
-    _echo_relative(model[-1].relative_dependence_, settings["budget"])
+    relative, budget = model[-1].relative_dependence_, settings["budget"] or BUDGET
+    if relative is not None and not math.isnan(relative):
+        left = f"{share(relative)} of that of a model trained beside it without penalty"
+        echo(
+            f"  Normalised HSIC of the score is {left}; asked: at most {share(budget)}. GDP falls more "
+            "slowly: HSIC is of the nature of a square."
+        )
     if len(held):
         echo()
         echo_judgement(model, "held-out rows", held, seed=seed)
@@ -98,25 +104,3 @@ def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str,
     if not len(held):
         echo("Numbers on rows used for training flatter a model: judge it on others (--holdout, or audit).")
     echo(f"Saved the model to {output}.")
-
-
-def _check_strength(budget: float | None, lam: float | None) -> None:
-    if budget is not None and lam is not None:
-        raise ArgumentError("--budget", "come without --lam", "both", "Leave one of them out.")
-    if budget is not None and not 0 < budget <= 1:
-        must = "lie above 0 and be at most 1: a share of the dependence of a model without penalty"
-        fix = "Pass 0.1, say, or --lam 0 to train without a penalty."
-        raise ArgumentError("--budget", must, f"{budget:g}", fix)
-
-
-def _echo_relative(relative: float | None, budget: float | None) -> None:
-    """Print how much of the dependence is left, where a share of it was the budget."""
-    from frhsic.engine.budget import BUDGET
-
-    if relative is None or math.isnan(relative):
-        return
-    echo(
-        f"  Normalised HSIC of the score is {share(relative)} of that of a model trained beside it without "
-        f"penalty; asked: at most {share(budget or BUDGET)}. GDP falls more slowly: HSIC is of the "
-        "nature of a square."
-    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frhsic._checks import ArgumentError
 from frhsic._text import number, quote, quote_all, to_line
-from frhsic.cli._input import drop_empty, read_columns
+from frhsic.cli._input import drop_empty, list_columns, read_columns
 from frhsic.cli._options import parse_kinds, parse_placeholders
 from frhsic.cli._output import echo, echo_warnings, show_status
 
@@ -36,19 +36,19 @@ class TrainingTable:
     drop_missing: bool
     missing_values: str | None
 
-    def check_task(self) -> None:
-        """Raise ArgumentError for an unknown task."""
+    def __post_init__(self) -> None:
         if self.task not in ("auto", "classification", "regression"):
             must = "be auto, classification or regression"
             raise ArgumentError("--task", must, quote(self.task), "Choose one.")
-
-    def check_kinds(self) -> None:
-        """Raise ArgumentError for a kind that is none, or of a column that is not sensitive."""
         parse_kinds(self.kind, self.sensitive)
 
     def read(self) -> TrainingData:
         """Read the table, and split it into features, target, sensitive columns and weight."""
-        table = self._read_columns()
+        named = {"--target": self.target, "--sensitive": self.sensitive, "--weight": self.weight}
+        placeholders = parse_placeholders(self.missing_values)
+        table = read_columns(self.file, {**named, "--drop": self.drop}, placeholders, every=True)
+        if self.drop_missing:
+            table = drop_empty(table, list_columns(named))
         dropped = {self.target, self.weight, *(self.drop or ())}
         if not self.keep_sensitive:
             dropped.update(self.sensitive)
@@ -57,32 +57,20 @@ class TrainingTable:
             must = "have columns beside target, weight and sensitive ones"
             raise ArgumentError("FILE", must, "none", "Drop fewer columns.")
         with show_status("Loading"):
-            from frhsic.data import to_sensitive, to_vector
+            import frhsic.data
         y, classes, why = _read_target(table.column(self.target), self.task)
         kinds = parse_kinds(self.kind, self.sensitive)
-        s = to_sensitive(table.select(list(dict.fromkeys(self.sensitive))), kinds=kinds)
+        s = frhsic.data.to_sensitive(table.select(list(dict.fromkeys(self.sensitive))), kinds=kinds)
         for name, labels in zip(s.names, s.categories, strict=True):
             if labels is not None and len(labels) > _MOST_LABELS:
                 must = f"have at most {_MOST_LABELS} labels in a categorical column"
                 got = f"{len(labels):,} in {quote(name)}"
                 raise ArgumentError("--sensitive", must, got, "Merge labels or name another column.")
-        weight = self.weight
-        w = None if weight is None else to_vector(table.column(weight), name="sample_weight").numpy()
+        w = None
+        if self.weight is not None:
+            w = frhsic.data.to_vector(table.column(self.weight), name="sample_weight").numpy()
         what = f"{'classifier' if classes else 'regression'} of {quote(self.target)} ({why})"
         return TrainingData(table, table.select(features), y, s, w, classes, what)
-
-    def _read_columns(self) -> pa.Table:
-        options = {
-            "--target": self.target,
-            "--sensitive": self.sensitive,
-            "--weight": self.weight,
-            "--drop": self.drop,
-        }
-        table = read_columns(self.file, options, parse_placeholders(self.missing_values), every=True)
-        if not self.drop_missing:
-            return table
-        weight = [] if self.weight is None else [self.weight]
-        return drop_empty(table, [self.target, *self.sensitive, *weight])
 
 
 @dataclass(frozen=True)
@@ -107,24 +95,20 @@ class TrainingData:
 
     def take(self, rows: Any) -> TrainingData:
         """Return some rows."""
-        return TrainingData(
-            self.table.take(rows),
-            self.x.take(rows),
-            self.y[rows],
-            self.s[_to_tensor(rows)],
-            None if self.w is None else self.w[rows],
-            self.classes,
-            self.what,
-        )
+        w = None if self.w is None else self.w[rows]
+        table, x = self.table.take(rows), self.x.take(rows)
+        return replace(self, table=table, x=x, y=self.y[rows], s=self.s[rows], w=w)
 
     def make_model(self, **arguments: Any) -> Any:
         """Return a pipeline of a table encoder and a classifier or regressor."""
         from sklearn.pipeline import make_pipeline
 
-        from frhsic.estimators import FRHSICClassifier, FRHSICRegressor, TableEncoder
+        import frhsic.estimators
 
-        model_class = FRHSICClassifier if self.classes else FRHSICRegressor
-        return make_pipeline(TableEncoder(), model_class(**arguments))
+        model_class = (
+            frhsic.estimators.FRHSICClassifier if self.classes else frhsic.estimators.FRHSICRegressor
+        )
+        return make_pipeline(frhsic.estimators.TableEncoder(), model_class(**arguments))
 
 
 @dataclass(frozen=True)
@@ -134,8 +118,7 @@ class Holdout:
     share: float
     path: Path | None
 
-    def check(self) -> None:
-        """Raise ArgumentError for a share that is none, or a path without a share."""
+    def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
             must = "be a share from 0 to below 1"
             raise ArgumentError("--holdout", must, f"{self.share:g}", "Pass 0.2, say.")
@@ -159,11 +142,11 @@ class Holdout:
 
     def write(self, held: TrainingData) -> None:
         """Write the held-out rows, if there is a path for them."""
+        import frhsic.sources
+
         if self.path is None:
             return
-        from frhsic.sources import write_table
-
-        write_table(held.table, self.path)
+        frhsic.sources.write_table(held.table, self.path)
         echo(f"Wrote {len(held):,} held-out rows to {self.path}.")
 
 
@@ -171,9 +154,9 @@ def _read_target(column: Any, task: str) -> tuple[Any, list[Any], str]:
     """Return the target as an array, its classes (none for a number), and why it was taken so."""
     import numpy as np
 
-    from frhsic.data import split_labels, to_vector
+    import frhsic.data
 
-    split = split_labels(column, name="y").kept
+    split = frhsic.data.split_labels(column, name="y").kept
     labels = [one.value for one in split]
     text = any(isinstance(label, str | bool) for label in labels)
     why = f"--task {task}"
@@ -183,7 +166,7 @@ def _read_target(column: Any, task: str) -> tuple[Any, list[Any], str]:
         if task == "regression":
             why = f"a number with {len(labels):,} values; for classes pass --task classification"
     if task == "regression":
-        return to_vector(column, name="y").numpy(), [], why
+        return frhsic.data.to_vector(column, name="y").numpy(), [], why
     if len(labels) > _MOST_LABELS:
         got = f"{len(labels):,} different values"
         fix = "Name another column, or pass --task regression for a number."
@@ -199,8 +182,19 @@ def echo_judgement(model: Any, rows: str, data: TrainingData, *, seed: int | Non
 
     With a seed, the dependence comes with an interval, which only rows that were not trained on have.
     """
-    scores = predict_scores(model, data.x)
-    _echo_performance(model, rows, data, scores)
+    import numpy as np
+    from sklearn.metrics import accuracy_score, r2_score
+
+    scores, y, w = predict_scores(model, data.x), data.y, data.w
+    columns = list(scores.values())
+    if data.classes:
+        best = columns[0] > 0.5 if len(columns) == 1 else np.argmax(columns, axis=0)
+        right = accuracy_score(y, model[-1].classes_[best.astype(int)], sample_weight=w)
+        most = max(float(np.average(y == label, weights=w)) for label in data.classes)
+        performance = f"accuracy {right:.3f} (the commonest class alone: {most:.3f})"
+    else:
+        performance = f"R^2 {r2_score(y, columns[0], sample_weight=w):.3f}"
+    echo(f"On {rows} ({len(y):,}): {performance}.")
     for column, values in scores.items():
         what = "the score" if column == "score" else quote(column)
         for attribute in data.s.names:
@@ -208,30 +202,20 @@ def echo_judgement(model: Any, rows: str, data: TrainingData, *, seed: int | Non
             echo(f"  GDP of {what} on {to_line(attribute)}: {gap}.")
 
 
-def _echo_performance(model: Any, rows: str, data: TrainingData, scores: dict[str, Any]) -> None:
-    import numpy as np
-    from sklearn.metrics import accuracy_score, r2_score
-
-    y, w = data.y, data.w
-    if not data.classes:
-        echo(f"On {rows} ({len(y):,}): R^2 {r2_score(y, scores['score'], sample_weight=w):.3f}.")
-        return
-    columns = list(scores.values())
-    best = columns[0] > 0.5 if len(columns) == 1 else np.argmax(columns, axis=0)
-    right = accuracy_score(y, model[-1].classes_[best.astype(int)], sample_weight=w)
-    most = max(float(np.average(y == label, weights=w)) for label in data.classes)
-    echo(f"On {rows} ({len(y):,}): accuracy {right:.3f} (the commonest class alone: {most:.3f}).")
-
-
 def _measure_gap(values: Any, s: Any, w: Any, seed: int | None) -> str:
     """Return the GDP of a score on one column in words."""
-    from frhsic.dependence import GDP
-    from frhsic.inference import confidence_interval
+    import torch
+
+    import frhsic.dependence
+    import frhsic.inference
 
     if seed is None:
-        return number(float(GDP()(_to_tensor(values), s, None if w is None else _to_tensor(w))))
+        weights = None if w is None else torch.from_numpy(w)
+        return number(float(frhsic.dependence.GDP()(torch.from_numpy(values), s, weights)))
     with echo_warnings():
-        found = confidence_interval(values, s, dependence=GDP(), random_state=seed, sample_weight=w)
+        found = frhsic.inference.confidence_interval(
+            values, s, dependence=frhsic.dependence.GDP(), random_state=seed, sample_weight=w
+        )
     return (
         f"{number(found.estimate)}, {found.confidence_level:.0%} interval {number(found.low)} to "
         f"{number(found.high)}; under independence {number(found.chance or 0.0)} on average, "
@@ -242,30 +226,28 @@ def _measure_gap(values: Any, s: Any, w: Any, seed: int | None) -> str:
 def predict_scores(model: Any, x: pa.Table) -> dict[str, Any]:
     """Return the columns that a model writes, computed a few rows at a time."""
     import numpy as np
-    from sklearn.pipeline import Pipeline
 
+    import frhsic.data
     from frhsic._progress import Progress
-    from frhsic.data import to_matrix
 
-    last = model[-1] if isinstance(model, Pipeline) else model
+    last = split_model(model)[1]
     classes = getattr(last, "classes_", None)
     parts = []
     with Progress("predicting", x.num_rows) as bar, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         for start in range(0, x.num_rows, _CHUNK):
             part = x.slice(start, _CHUNK)
-            rows = part if last is not model else to_matrix(part).numpy()
+            rows = part if last is not model else frhsic.data.to_matrix(part).numpy()
             parts.append(model.predict(rows) if classes is None else model.predict_proba(rows))
             bar.advance(part.num_rows)
     found = np.concatenate(parts)
-    if classes is None:
-        return {"score": found}
-    if len(classes) == 2:
-        return {"score": found[:, 1]}
+    if classes is None or len(classes) == 2:
+        return {"score": found if classes is None else found[:, 1]}
     return {f"score_{label}": found[:, j] for j, label in enumerate(classes)}
 
 
-def _to_tensor(rows: Any) -> Any:
-    import torch
+def split_model(model: Any) -> tuple[Any, Any]:
+    """Return the first and the last step of a pipeline, or the model twice."""
+    from sklearn.pipeline import Pipeline
 
-    return torch.from_numpy(rows)
+    return (model[0], model[-1]) if isinstance(model, Pipeline) else (model, model)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from frhsic.estimators import FRHSICClassifier, FRHSICRegressor
-from frhsic.persistence._classes import MODELS, Model
+from frhsic.persistence._reading import MODELS, Model
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:

@@ -7,12 +7,15 @@ declares, and every size must agree with the tensors that are really there befor
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
+import inspect
 import re
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -20,28 +23,50 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from torch import Tensor, nn
 
+import frhsic.dependence as dependence
+import frhsic.sketching as sketching
 from frhsic._checks import ArgumentError
 from frhsic._tensorfile import TensorFileError
 from frhsic.data import to_generator
-from frhsic.engine import make_net
+from frhsic.engine import Training, make_net
 from frhsic.engine.record import Record
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, Scaling, TableEncoder
 from frhsic.kernels import Kernel
 from frhsic.kernels.documents import read_kernel
-from frhsic.persistence._classes import CLASSES, DTYPES, MODELS, arguments_of
+from frhsic.penalty import Penalty, PenaltySum
 
-CURE: Final = "The file is damaged or frhsic did not write it: save or copy it again."
+Model: TypeAlias = FRHSICClassifier | FRHSICRegressor | FRHSICEncoder
+
+MODELS: Final = (FRHSICClassifier, FRHSICRegressor, FRHSICEncoder)
+_MEASURES: Final = [getattr(home, name) for home in (dependence, sketching) for name in home.__all__]
+CLASSES: Final[list[type]] = [Penalty, PenaltySum, Training]
+CLASSES.extend(  # a sketch is no part of a model
+    thing for thing in _MEASURES if issubclass(thing, dependence.Dependence) and not inspect.isabstract(thing)
+)
+_LEFT_OUT: Final = {"device", "checkpoint"}  # they belong to the machine, not to the model
+DTYPES: Final = {
+    **{f"{sign}int{bits}": int for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": float for bits in (16, 32, 64)},
+    "bool": bool,
+    "object": str,
+}
 _MOST_ENTRIES: Final = 1_000  # of a list of arguments: terms of a penalty, widths of layers
 _MOST_LABELS: Final = 2**22  # characters of all classes at the width of the longest
 
 
-def _file_error(must: str, got: str) -> TensorFileError:
-    return TensorFileError("path", must, got, CURE)
+@functools.cache
+def arguments_of(cls: type) -> dict[str, Any]:
+    """Return the types of the arguments that travel: a file may hold what the constructor declares."""
+    hints = typing.get_type_hints(cls if dataclasses.is_dataclass(cls) else cls.__init__)  # type: ignore[misc]
+    if issubclass(cls, MODELS):
+        hints |= {"encoder": Sequence[int] | None, "random_state": int | None}
+    names = [name for name in inspect.signature(cls).parameters if name[0] != "_" and name not in _LEFT_OUT]
+    return {name: hints[name] for name in names}
 
 
 def _demand(ok: bool, must: str, got: str) -> None:
     if not ok:
-        raise _file_error(must, got)
+        raise TensorFileError("path", must, got)
 
 
 @contextlib.contextmanager
@@ -50,7 +75,8 @@ def _blame_file(where: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, ArithmeticError) as error:
-        raise _file_error(f"hold valid values in '{where}'", ascii(str(error)[:200])) from None
+        must = f"hold valid values in '{where}'"
+        raise TensorFileError("path", must, ascii(str(error)[:200])) from None
 
 
 def _fields(value: Any, where: str, names: Iterable[str]) -> dict[str, Any]:
@@ -58,6 +84,12 @@ def _fields(value: Any, where: str, names: Iterable[str]) -> dict[str, Any]:
     good = type(value) is dict and set(value) == set(names)
     _demand(good, f"hold in '{where}' exactly {', '.join(names) or 'nothing'}", "something else")
     return value
+
+
+def _record(value: Any, where: str, hints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return exactly the fields that the hints name, each of the type of its hint."""
+    found = _fields(value, where, hints)
+    return {name: _value(found[name], hint, f"{where}.{name}") for name, hint in hints.items()}
 
 
 def restore(tensors: dict[str, Tensor], document: dict[str, Any], encoder: nn.Module | None) -> Any:
@@ -68,25 +100,17 @@ def restore(tensors: dict[str, Tensor], document: dict[str, Any], encoder: nn.Mo
     good = type(versions) is dict and all(type(version) is str for version in versions.values())
     _demand(good, "hold 'versions' as texts", "something else")
     estimator: Any = _object(top["estimator"], MODELS, "estimator")
-    chains = _fields(top["architecture"], "architecture", ("encoder", "head"))
-    widths = _value(chains["encoder"], tuple[int, ...] | None, "architecture.encoder")
-    head = _value(chains["head"], tuple[int, ...], "architecture.head")
+    chains = {"encoder": tuple[int, ...] | None, "head": tuple[int, ...]}
+    widths, head = _record(top["architecture"], "architecture", chains).values()
     good = estimator.encoder is None if widths is None else estimator.encoder == widths[1:]
     _demand(good, "have the layers that the parameter 'encoder' describes", "others")
     if widths is None and encoder is None:
-        raise ArgumentError(
-            "encoder",
-            "be a module of the architecture that was saved: the model was trained with one of the caller's",
-            "None",
-            "Pass it: load(path, encoder=module).",
-        )
+        must = "be a module of the architecture that was saved: "
+        must += "the model was trained with one of the caller's"
+        raise ArgumentError("encoder", must, "None", "Pass it: load(path, encoder=module).")
     if widths is not None and encoder is not None:
-        raise ArgumentError(
-            "encoder",
-            "be None for a model whose encoder is made from widths",
-            type(encoder).__name__,
-            "Leave it out.",
-        )
+        must = "be None for a model whose encoder is made from widths"
+        raise ArgumentError("encoder", must, type(encoder).__name__, "Leave it out.")
     layers: nn.Module | tuple[int, ...] = encoder if encoder is not None else estimator.encoder
     estimator.encoder = layers
     with _blame_file("estimator"):
@@ -117,24 +141,18 @@ def _restore_fitted(estimator: Any, plain: Any, head: tuple[int, ...]) -> None:
     _demand(head[-1:] == (outputs,), f"have a head with {outputs} outputs", "another")
     estimator.sensitive_names_ = estimator.sensitive_kinds_ = None
     if fitted["sensitive"] is not None:
-        sensitive = _fields(fitted["sensitive"], "sensitive", ("names", "kinds"))
-        estimator.sensitive_names_ = _value(sensitive["names"], tuple[str, ...], "sensitive.names")
-        kinds = tuple[Literal["continuous", "categorical"], ...]
-        estimator.sensitive_kinds_ = _value(sensitive["kinds"], kinds, "sensitive.kinds")
-        q = len(estimator.sensitive_names_)
-        good = 0 < q == len(estimator.sensitive_kinds_) == len(set(estimator.sensitive_names_))
+        hints = {"names": tuple[str, ...], "kinds": tuple[Literal["continuous", "categorical"], ...]}
+        labels, kinds = _record(fitted["sensitive"], "sensitive", hints).values()
+        estimator.sensitive_names_, estimator.sensitive_kinds_ = labels, kinds
+        good = 0 < len(labels) == len(kinds) == len(set(labels))
         _demand(good, "hold distinct 'sensitive' names with a kind each", "others")
     estimator.n_iter_ = _value(fitted["n_iter"], int, "n_iter")
     estimator.best_epoch_ = _value(fitted["best_epoch"], int, "best_epoch")
     relative = _value(fitted["relative_dependence"], float | None, "relative_dependence")
     estimator.relative_dependence_ = relative
     _demand(type(fitted["history"]) is list, "hold a list as 'history'", "something else")
-    hints = typing.get_type_hints(Record)
-    records = [_fields(record, "history", hints) for record in fitted["history"]]
-    estimator.history_ = [
-        {name: _value(record[name], hint, f"history.{name}") for name, hint in hints.items()}
-        for record in records
-    ]
+    epoch = typing.get_type_hints(Record)
+    estimator.history_ = [_record(record, "history", epoch) for record in fitted["history"]]
     good = 0 <= estimator.best_epoch_ < estimator.n_iter_ >= len(estimator.history_) > 0
     _demand(good, "hold 'best_epoch' and a 'history' within 'n_iter' epochs", "others")
     _set_output(estimator, fitted["output"])
@@ -145,9 +163,8 @@ def _set_output(transformer: Any, plain: Any) -> None:
 
 
 def _classes(plain: Any) -> NDArray[Any]:
-    found = _fields(plain, "classes", ("dtype", "values"))
-    values = list(_value(found["values"], tuple[str | bool | int | float, ...], "classes.values"))
-    name = _value(found["dtype"], str, "classes.dtype")
+    found = _record(plain, "classes", {"dtype": str, "values": tuple[str | bool | int | float, ...]})
+    name, values = found["dtype"], list(found["values"])
     width = re.fullmatch(r"U([1-9][0-9]{0,6})", name, re.ASCII)
     _demand(name in DTYPES or width is not None, "hold a known 'classes.dtype'", ascii(name[:40]))
     kind = DTYPES.get(name, str)
@@ -188,16 +205,21 @@ def _check_shapes(
     # What belongs to the caller's module is compared with that module.
     own = [name for name in tensors if widths is not None or not name.startswith("encoder.")]
     found = {name: tuple(tensors[name].shape) for name in own}
-    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
-    if wrong:
-        must = f"hold '{wrong[0][:40]}' of the shape {expected.get(wrong[0])} that its architecture implies"
-        raise _file_error(must, f"{found.get(wrong[0])}")
-    for name in found:
-        scaling = name.startswith("scaling_")
-        good = tensors[name].dtype == torch.float64 or (tensors[name].dtype == torch.float32 and not scaling)
-        _demand(good, f"hold floats in '{name}' (float64 for a scaling)", f"{tensors[name].dtype}")
+    wrong, (shape, got) = _first_difference(expected, found)
+    must = f"hold '{wrong[:40]}' of the shape {shape} that its architecture implies"
+    _demand(not wrong, must, f"{got}")
+    for name in own:
+        dtype, scaling = tensors[name].dtype, name.startswith("scaling_")
+        good = dtype == torch.float64 or (dtype == torch.float32 and not scaling)
+        _demand(good, f"hold floats in '{name}' (float64 for a scaling)", f"{dtype}")
         good = not name.endswith(".factor") or bool((tensors[name] >= 0).all())
         _demand(good, f"hold no negative number in '{name}'", "one")
+
+
+def _first_difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, tuple[Any, Any]]:
+    """Return the first name whose values differ ("" if there is none), and the two values."""
+    name = min((name for name in a.keys() | b.keys() if a.get(name) != b.get(name)), default="")
+    return name, (a.get(name), b.get(name))
 
 
 def _restore_tensors(
@@ -218,14 +240,10 @@ def _restore_tensors(
     saved = {name: x for name, x in tensors.items() if name.startswith(("encoder.", "head."))}
     there = {name: _kind(x) for name, x in net.state_dict().items()}
     here = {name: _kind(x) for name, x in saved.items()}
-    wrong = sorted(name for name in there.keys() | here.keys() if there.get(name) != here.get(name))
+    wrong, (got, saved_kind) = _first_difference(there, here)
     if wrong:
-        raise ArgumentError(
-            "encoder",
-            f"have the architecture that was saved, with {here.get(wrong[0])} for '{wrong[0]}'",
-            there.get(wrong[0]),
-            "Make it like the one that was trained.",
-        )
+        must = f"have the architecture that was saved, with {saved_kind} for '{wrong}'"
+        raise ArgumentError("encoder", must, got, "Make it like the one that was trained.")
     net.load_state_dict(saved)
     net.eval().requires_grad_(False)
     estimator.encoder_, estimator.head_, estimator._n_features_out = net.encoder, net.head, head[0]
@@ -301,4 +319,4 @@ def _value(value: Any, hint: Any, where: str) -> Any:
             _demand(len(mapping) == len(pairs), f"hold every key of '{where}' once", "one twice")
             return mapping
     expected = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
-    raise _file_error(f"hold {expected} in '{where}'", type(value).__name__)
+    raise TensorFileError("path", f"hold {expected} in '{where}'", type(value).__name__)

@@ -29,13 +29,9 @@ from frhsic.engine.nets import Net
 from frhsic.estimators import FRHSICClassifier, TableEncoder
 from frhsic.kernels import Kernel
 from frhsic.kernels.documents import describe_kernel, has_document
-from frhsic.persistence._classes import CLASSES, DTYPES, MODELS, Model, arguments_of
-from frhsic.persistence._reading import CURE, restore
+from frhsic.persistence._reading import CLASSES, DTYPES, MODELS, Model, arguments_of, restore
 
 _KIND: Final = "frhsic-model"
-_NAMES: Final = (
-    "FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, or a Pipeline of TableEncoder and one of them"
-)
 _MOST_HISTORY: Final = 2**20  # characters
 
 
@@ -93,10 +89,14 @@ def save(model: Model | Pipeline, path: str | os.PathLike[str]) -> None:
             "table": table.get_state(),
             "output": _output(table),
         }
+    versions = {"python": platform.python_version()}
+    for name in ("frhsic", "torch", "numpy", "scikit-learn"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
     document = {
         "format": _KIND,
         "version": tensorfile.VERSION,
-        "versions": _versions(),
+        "versions": versions,
         "pipeline": pipeline,
         "estimator": _describe(estimator),
         "architecture": {"encoder": None if custom else _widths(net.encoder), "head": _widths(net.head)},
@@ -106,9 +106,10 @@ def save(model: Model | Pipeline, path: str | os.PathLike[str]) -> None:
     try:
         restore(tensors, json.loads(json.dumps(document)), net.encoder if custom else None)
     except ValueError as error:
+        fix = error.fix if isinstance(error, tensorfile.TensorFileError) else ""
         raise ValueError(
             "'model' must be as its fit left it, so that its file can be read. Got one whose file would be "
-            f"refused: {str(error).removesuffix(CURE)}Set its parameters right or fit it again."
+            f"refused: {str(error).removesuffix(fix)}Set its parameters right or fit it again."
         ) from error
     tensorfile.write(path, tensors, document)
 
@@ -154,13 +155,17 @@ def load(path: str | os.PathLike[str], *, encoder: nn.Module | None = None) -> A
 def _split_pipeline(model: Any) -> tuple[TableEncoder | None, Model]:
     if type(model) in MODELS:
         return None, model
-    if type(model) is not Pipeline:
-        raise TypeError(f"'model' must be {_NAMES}. Got {type(model).__name__}. Save one of these.")
-    steps = [step for _, step in model.steps]
-    if len(steps) != 2 or type(steps[0]) is not TableEncoder or type(steps[1]) not in MODELS:
-        names = ", ".join(step if isinstance(step, str) else type(step).__name__ for step in steps)
-        raise TypeError(f"'model' must be {_NAMES}. Got a Pipeline of {names}. Save one of these.")
-    return steps[0], steps[1]
+    got = type(model).__name__
+    if type(model) is Pipeline:
+        steps = [step for _, step in model.steps]
+        if len(steps) == 2 and type(steps[0]) is TableEncoder and type(steps[1]) in MODELS:
+            return steps[0], steps[1]
+        names = (step if isinstance(step, str) else type(step).__name__ for step in steps)
+        got = f"a Pipeline of {', '.join(names)}"
+    raise TypeError(
+        "'model' must be FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, or a Pipeline of TableEncoder "
+        f"and one of them. Got {got}. Save one of these."
+    )
 
 
 def _collect_tensors(estimator: Model, net: Net) -> dict[str, Tensor]:
@@ -171,7 +176,9 @@ def _collect_tensors(estimator: Model, net: Net) -> dict[str, Tensor]:
                 f"'model' must have an encoder whose state is tensors. Got {type(value).__name__} in "
                 f"'{name}'. Keep it in buffers instead of an extra state."
             )
-        tensors[name] = _compact(value)
+        # Training works in float32: weights lose nothing by it unless they were set to others.
+        short = value.float() if value.dtype == torch.float64 else value
+        tensors[name] = short if torch.equal(short.to(value.dtype), value) else value
     scalings = {"x": estimator.scaling_x_, "y": estimator.scaling_y_, "s": estimator.scaling_s_}
     for name, scaling in scalings.items():
         if scaling is not None:
@@ -179,22 +186,6 @@ def _collect_tensors(estimator: Model, net: Net) -> dict[str, Tensor]:
     if not all(bool(torch.isfinite(value).all()) for value in tensors.values()):
         raise ArgumentError("model", "have finite weights", "NaN or infinity", "Train it again.")
     return tensors
-
-
-def _compact(x: Tensor) -> Tensor:
-    """Return weights in float32 where that loses nothing: training works in float32."""
-    if x.dtype != torch.float64:
-        return x
-    short = x.float()
-    return short if torch.equal(short.double(), x) else x
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in ("frhsic", "torch", "numpy", "scikit-learn"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
 
 
 def _output(transformer: object) -> str | None:
@@ -218,10 +209,8 @@ def _describe_fit(estimator: Model) -> dict[str, Any]:
     names = getattr(estimator, "feature_names_in_", None)
     sensitive = None
     if estimator.sensitive_names_ is not None:
-        sensitive = {
-            "names": list(estimator.sensitive_names_),
-            "kinds": list(estimator.sensitive_kinds_ or ()),
-        }
+        kinds = estimator.sensitive_kinds_ or ()
+        sensitive = {"names": list(estimator.sensitive_names_), "kinds": list(kinds)}
     # Without the time, which is another one in each run: equal fits give equal files.
     records = ({**record, "seconds": None} for record in estimator.history_)
     history = [{name: _plain(value) for name, value in record.items()} for record in records]
@@ -266,12 +255,9 @@ def _describe(thing: Any) -> dict[str, Any]:
 
 
 def _calibrated(thing: object) -> ArgumentError:
-    return ArgumentError(
-        "model",
-        "have a penalty that is not calibrated",
-        f"a calibrated {type(thing).__name__}",
-        "Pass a new one with set_params; 'fit' calibrates its own copy.",
-    )
+    fix = "Pass a new one with set_params; 'fit' calibrates its own copy."
+    got = f"a calibrated {type(thing).__name__}"
+    return ArgumentError("model", "have a penalty that is not calibrated", got, fix)
 
 
 def _plain(value: Any) -> Any:

@@ -3,94 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
-from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from frhsic._text import digits, percent, shown
 from frhsic.auditing import Attribute, Audit, Column, Outcome, Representation
-from frhsic.inference import Curve, Profile, TestResult
+from frhsic.inference import Curve, Profile
 from frhsic.inference.bounds import Certificate
 from frhsic.report._plots import plot_bounds, plot_curve, plot_null, plot_profile, plot_transfer
-from frhsic.report._svg import INK, svg
+from frhsic.report._svg import INK, Picture, draw_picture
 from frhsic.report._tables import MOST_LABELS
 
 _Along = TypeVar("_Along", Curve, Profile)
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure and its caption."""
-
-    svg: Markup
-    caption: str
-
-
 def attribute_figures(found: Attribute, column: Column | None, key: str, audit: Audit) -> Iterator[Picture]:
     """Return the curve (or the null distribution of the test) and the profile of one attribute."""
-    if column is None or _is_hidden(column):
+    if column is None:
         return
     s = shown(column.name)
+    claims = audit.find_claims("dependence", found.names)
     if found.curve is not None:
-        claims = audit.find_claims("dependence", found.names)
         title = f"Mean score along {s}"
         yield _curve_figure(found.curve, column, f"{key}-curve", title, "mean score", claims)
     elif found.test.null:
-        yield _null_figure(found.test, s, f"{key}-null")
+        test, null = found.test, found.test.null
+        yield draw_picture(
+            partial(plot_null, test),
+            key=f"{key}-null",
+            title=f"Test of independence on {s}",
+            description=f"Histogram of the statistic under {len(null):,} random pairings, from "
+            f"{digits(min(null))} to {digits(max(null))}; observed: {digits(test.statistic)}.",
+            caption=f"The statistic of the test, beside its values when the rows of {s} are paired at "
+            "random.",
+        )
     if found.profile is not None:
-        claims = audit.find_claims("dependence", found.names)
         yield _profile_figure(found.profile, column, f"{key}-profile", "differs" in claims)
 
 
-def outcome_figures(outcome: Outcome, column: Column | None, key: str, audit: Audit) -> Iterator[Picture]:
+def outcome_figures(
+    outcome: Outcome | None, column: Column | None, key: str, audit: Audit
+) -> Iterator[Picture]:
     """Return the curves within labels of the outcome, and that of outcome minus score."""
-    if column is None or _is_hidden(column):
+    if outcome is None or column is None:
         return
     s = shown(column.name)
-    for place, one in enumerate(outcome.labels):
-        if one.curve is not None and len(outcome.labels) <= 3:
+    for place, one in enumerate(outcome.labels if len(outcome.labels) <= 3 else ()):
+        if one.curve is not None:
             title = f"Mean score along {s} where the outcome is {shown(one.label, 30)}"
             claims = audit.find_claims("within outcomes", (column.name,), one.label)
             yield _curve_figure(one.curve, column, f"{key}-given{place}", title, "mean score", claims)
     if outcome.calibration is not None:
         title, ylabel = f"Outcome minus score along {s}", "mean of outcome − score"
         claims = audit.find_claims("calibration", (column.name,))
-        yield _curve_figure(
-            outcome.calibration, column, f"{key}-calibration", title, ylabel, claims, zero=True
-        )
+        key = f"{key}-calibration"
+        yield _curve_figure(outcome.calibration, column, key, title, ylabel, claims, zero=True)
 
 
-def transfer_figures(representation: Representation | None) -> list[Picture]:
+def transfer_figures(representation: Representation | None) -> Iterator[Picture]:
     """Return the figure of fresh heads for each attribute."""
     if representation is None or not representation.transfer:
-        return []
-    return [_transfer_figure(representation, place) for place in range(len(representation.transfer[0].gdp))]
+        return
+    for place, gdp in enumerate(representation.transfer[0].gdp):
+        name = " and ".join(gdp.attributes)
+        heads = "; ".join(
+            f"{head.head}: {head.metric} {digits(head.performance)}, GDP {digits(head.gdp[place].estimate)}"
+            for head in representation.transfer
+        )
+        yield draw_picture(
+            partial(plot_transfer, representation, attribute=name),
+            key=f"transfer{place}",
+            title=f"Fresh heads and {shown(name)}",
+            description=f"{heads}.",
+            caption="The performance of fresh heads, and the mean gap of their predictions along "
+            f"{shown(name)}.",
+        )
 
 
 def bounds_figure(certificate: Certificate) -> Picture:
     """Return the bounds of a certificate by resolution."""
     last = certificate.heads[-1]
-    return Picture(
-        svg(
-            lambda ax: plot_bounds(certificate, ax=ax),
-            key="bounds",
-            title="Bounds by resolution",
-            description=(
-                f"On a logarithmic scale, at resolution {last.m}: the paper's bound is "
-                f"{digits(last.paper_bound)}, the worst head {digits(last.worst_rms)} and its mean under "
-                f"independence {digits(last.null_mean)}."
-            ),
-        ),
-        "The largest gap that a head of norm one has on these rows, by how finely the attributes are "
+    return draw_picture(
+        partial(plot_bounds, certificate),
+        key="bounds",
+        title="Bounds by resolution",
+        description=f"On a logarithmic scale, at resolution {last.m}: the paper's bound is "
+        f"{digits(last.paper_bound)}, the worst head {digits(last.worst_rms)} and its mean under "
+        f"independence {digits(last.null_mean)}.",
+        caption="The largest gap that a head of norm one has on these rows, by how finely the attributes are "
         "resolved, beside the paper’s bound on it and its value under independence.",
     )
-
-
-def _is_hidden(column: Column) -> bool:
-    """Return whether every label of a column has too few rows to be shown."""
-    return column.kind == "categorical" and not any(column.counts)
 
 
 def _select(found: _Along, column: Column) -> tuple[list[int], str]:
@@ -123,21 +128,6 @@ def _size(column: Column, n: int) -> tuple[float, float]:
     return (4.7, 3.3) if column.kind == "continuous" else (4.7, max(2.2, 1.5 + 0.27 * n))
 
 
-def _null_figure(test: TestResult, s: str, key: str) -> Picture:
-    return Picture(
-        svg(
-            lambda ax: plot_null(test, ax=ax),
-            key=key,
-            title=f"Test of independence on {s}",
-            description=(
-                f"Histogram of the statistic under {len(test.null):,} random pairings, from "
-                f"{digits(min(test.null))} to {digits(max(test.null))}; observed: {digits(test.statistic)}."
-            ),
-        ),
-        f"The statistic of the test, beside its values when the rows of {s} are paired at random.",
-    )
-
-
 def _curve_figure(
     curve: Curve,
     column: Column,
@@ -162,18 +152,17 @@ def _curve_figure(
     outside = sum(not a <= curve.overall <= b for a, b in zip(part.low, part.high, strict=True))
     share, line = percent(curve.confidence_level), "the line at zero" if zero else "the dashed line"
     band = "The bars hold all points at once" if categorical else "The band holds the whole curve"
-    shows = (
-        f"The summary says where it is shown to differ from {line}."
-        if "above" in claims or "below" in claims
-        else f"A difference from {line} is not shown anywhere."
-    )
-    description = (
-        f"The {ylabel} goes from {low} to {high}; overall it is {digits(curve.overall)}. The {share} band "
-        f"leaves the overall mean at {outside} of {len(rows)} points."
-    )
-    return Picture(
-        svg(draw, key=key, title=title, description=description, size=_size(column, len(rows))),
-        f"{title}. {band} with {share} confidence ({curve.target}). {shows}{remark}",
+    shows = f"A difference from {line} is not shown anywhere."
+    if "above" in claims or "below" in claims:
+        shows = f"The summary says where it is shown to differ from {line}."
+    return draw_picture(
+        draw,
+        key=key,
+        title=title,
+        description=f"The {ylabel} goes from {low} to {high}; overall it is {digits(curve.overall)}. The "
+        f"{share} band leaves the overall mean at {outside} of {len(rows)} points.",
+        caption=f"{title}. {band} with {share} confidence ({curve.target}). {shows}{remark}",
+        size=_size(column, len(rows)),
     )
 
 
@@ -184,37 +173,15 @@ def _profile_figure(profile: Profile, column: Column, key: str, claimed: bool) -
     title = f"Where along {shown(column.name)} the distribution differs"
     limit = "grey marks" if column.kind == "categorical" else "dashed limit"
     shows = "It is shown to differ where it does." if claimed else "A difference is not shown anywhere."
-    description = (
-        f"The difference is largest {_format_point(profile.points[peak], column)}: "
+    return draw_picture(
+        partial(plot_profile, part, labels=column.labels),
+        key=key,
+        title=title,
+        description=f"The difference is largest {_format_point(profile.points[peak], column)}: "
         f"{digits(profile.contrast[peak])}, with a limit under independence of "
-        f"{digits(profile.chance[peak])}. It is above the limit at {len(part.above)} of {len(rows)} points."
-    )
-    return Picture(
-        svg(
-            lambda ax: plot_profile(part, labels=column.labels, ax=ax),
-            key=key,
-            title=title,
-            description=description,
-            size=_size(column, len(rows)),
-        ),
-        f"{title}: the rows at each value against all rows, spread and shape included. Random pairings "
-        f"exceed the {limit} anywhere in {percent(1.0 - profile.confidence_level)} of samples. "
+        f"{digits(profile.chance[peak])}. It is above the limit at {len(part.above)} of {len(rows)} points.",
+        caption=f"{title}: the rows at each value against all rows, spread and shape included. Random "
+        f"pairings exceed the {limit} anywhere in {percent(1.0 - profile.confidence_level)} of samples. "
         f"{shows}{remark}",
-    )
-
-
-def _transfer_figure(representation: Representation, place: int) -> Picture:
-    name = " and ".join(representation.transfer[0].gdp[place].attributes)
-    heads = "; ".join(
-        f"{head.head}: {head.metric} {digits(head.performance)}, GDP {digits(head.gdp[place].estimate)}"
-        for head in representation.transfer
-    )
-    return Picture(
-        svg(
-            lambda ax: plot_transfer(representation, attribute=name, ax=ax),
-            key=f"transfer{place}",
-            title=f"Fresh heads and {shown(name)}",
-            description=f"{heads}.",
-        ),
-        f"The performance of fresh heads, and the mean gap of their predictions along {shown(name)}.",
+        size=_size(column, len(rows)),
     )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties
 from matplotlib.patheffects import withStroke
+from matplotlib.transforms import Bbox
 
 from frhsic._checks import ArgumentError
-from frhsic.report._axes import CHANCE, MAIN, SECOND, draw_legend, escape_dollars, prepare_axes
+from frhsic.report._plots import CHANCE, MAIN, SECOND, draw_legend, escape_dollars, prepare_axes
 from frhsic.selection import Point, pareto_front
 
 
@@ -52,9 +53,13 @@ def plot_frontier(
         raise ArgumentError("chosen", must, repr(chosen), "Pass best_index_.")
     ax = prepare_axes(ax)
     _draw_bars(ax, points)
-    _draw_front(ax, points)
-    _draw_models(ax, [point for point in points if point.strength != 0], "models", "o", MAIN)
-    _draw_models(ax, [point for point in points if point.strength == 0], "unconstrained", "s", CHANCE)
+    # In steps up to the greatest dependence: the last model of the front stays available there.
+    front = [points[index] for index in pareto_front(points)]
+    x = [*(point.dependence for point in front), max(point.dependence for point in points)]
+    y = [*(point.performance for point in front), front[-1].performance]
+    ax.step(x, y, where="post", color=MAIN, linewidth=1.6, label="beaten by none", zorder=2.2)
+    _draw_models(ax, [point for point in points if point.penalty_weight != 0], "models", "o", MAIN)
+    _draw_models(ax, [point for point in points if point.penalty_weight == 0], "unconstrained", "s", CHANCE)
     if chosen is not None:
         ring: dict[str, Any] = {"fillstyle": "none", "markersize": 13, "markeredgewidth": 1.8, "zorder": 2.6}
         point = points[chosen]
@@ -84,14 +89,6 @@ def _draw_bars(ax: Axes, points: Sequence[Point]) -> None:
         ax.errorbar(x, y, xerr=np.array([left, right]), capsize=2.5, label="interval of each model", **style)
 
 
-def _draw_front(ax: Axes, points: Sequence[Point]) -> None:
-    """Draw the front in steps, up to the greatest dependence: its last model stays available there."""
-    front = [points[index] for index in pareto_front(points)]
-    x = [*(point.dependence for point in front), max(point.dependence for point in points)]
-    y = [*(point.performance for point in front), front[-1].performance]
-    ax.step(x, y, where="post", color=MAIN, linewidth=1.6, label="beaten by none", zorder=2.2)
-
-
 def _draw_models(ax: Axes, points: Sequence[Point], label: str, marker: str, color: str) -> None:
     if points:
         x, y = [point.dependence for point in points], [point.performance for point in points]
@@ -112,16 +109,16 @@ def _label_points(ax: Axes, points: Sequence[Point]) -> None:
     # In points of type from the corner of the axes; a layout may still move that, but hardly its scale.
     scale = 72.0 * inches * (box.width, box.height)
     places = scale * ax.transLimits.transform([(point.dependence, point.performance) for point in points])
-    taken = [_Box(x - 5, y - 5, x + 5, y + 5) for x, y in places]
+    taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in places]
     for point, (x, y) in zip(points, places, strict=True):
-        if point.strength == 0:
+        if point.penalty_weight == 0:
             continue  # the legend says it
-        text = f"{100.0 * point.budget:g} %" if point.budget is not None else f"{point.strength:g}"
+        text = f"{100.0 * point.budget:g} %" if point.budget is not None else f"{point.penalty_weight:g}"
         width = 0.62 * height * len(text)
         for dx, dy, side in _SIDES:
             left = x + dx - {"center": width / 2, "left": 0.0, "right": width}[side]
-            here = _Box(left, y + dy, left + width, y + dy + height)
-            if not any(here.hides(other) for other in taken):
+            here = Bbox.from_extents(left, y + dy, left + width, y + dy + height)
+            if not any(here.overlaps(other) for other in taken):
                 taken.append(here)
                 ax.annotate(
                     text,
@@ -133,17 +130,3 @@ def _label_points(ax: Axes, points: Sequence[Point]) -> None:
                     path_effects=[withStroke(linewidth=2.5, foreground=ax.get_facecolor())],
                 )
                 break
-
-
-class _Box(NamedTuple):
-    """A rectangle by its left, lower, right and upper edge."""
-
-    left: float
-    low: float
-    right: float
-    high: float
-
-    def hides(self, other: _Box) -> bool:
-        """Whether the two have an area in common."""
-        across = self.left < other.right and other.left < self.right
-        return across and self.low < other.high and other.low < self.high

@@ -16,15 +16,7 @@ from markupsafe import Markup, escape
 from frhsic._files import replacing
 from frhsic._text import clean, digits, is_right_to_left, join_words, shorten, shown
 from frhsic.auditing import Audit, Column
-from frhsic.report import _words
-from frhsic.report._figures import attribute_figures, bounds_figure, outcome_figures, transfer_figures
-from frhsic.report._tables import (
-    attribute_rows,
-    describe_column,
-    explain_once,
-    outcome_rows,
-    overview_rows,
-)
+from frhsic.report import _figures, _tables, _words
 
 _COMMAND = 2_000  # characters of the command that are shown
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib")
@@ -100,6 +92,8 @@ def render_report(
     '<!doctype html>'
     """
     names = [shown(name) for found in audit.attributes for name in found.names]
+    date = datetime.now(UTC) if date is None else date
+    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("frhsic.report"),
         autoescape=True,
@@ -112,40 +106,42 @@ def render_report(
         audit=audit,
         level=f"{100.0 * audit.confidence_level:g} %",
         title=shown(title, 200) if title else f"Dependence of the {audit.subject} on {join_words(names, 3)}",
-        date=_format_date(date),
+        date=f"{date:%Y-%m-%d %H:%M} {date.tzname() or ''}".strip(),
         source=None if source is None else shown(source, 200),
         command=None if command is None else shorten(clean(command), _COMMAND),
         summary=audit.sentences(),
         notes=audit.notes[1:] if audit.trained_on else audit.notes,
-        overview=overview_rows(audit),
+        overview=_tables.overview_rows(audit),
         sections=tuple(_sections(audit)),
         subject=f"the {audit.subject}",
-        transfer=transfer_figures(audit.representation),
+        transfer=tuple(_figures.transfer_figures(audit.representation)),
         certificate=audit.certificate,
-        bounds=None if audit.certificate is None else bounds_figure(audit.certificate),
+        bounds=None if audit.certificate is None else _figures.bounds_figure(audit.certificate),
         bound_titles=_words.BOUNDS,
         kinds=_words.KINDS,
         recovery=_words.RECOVERY,
         fresh=_words.TRANSFER,
-        columns=[describe_column(column) for column in audit.columns],
-        versions={"frhsic": audit.version, "python": platform.python_version(), **_versions()},
+        columns=[_tables.describe_column(column) for column in audit.columns],
+        versions={"frhsic": audit.version, "python": platform.python_version(), **libraries},
     )
 
 
 def _sections(audit: Audit) -> Iterator[dict[str, object]]:
     """Return what the report shows of each attribute, and of all jointly."""
-    columns: dict[tuple[str, ...], Column] = {(column.name,): column for column in audit.columns}
+    # Without columns of which every label has too few rows to be drawn.
+    visible = [column for column in audit.columns if column.kind != "categorical" or any(column.counts)]
+    columns: dict[tuple[str, ...], Column] = {(column.name,): column for column in visible}
     known: set[str] = set()
     for place, found in enumerate(audit.every):
-        key, column, outcome = f"a{place}", columns.get(found.names), found.outcome
+        key, column = f"a{place}", columns.get(found.names)
         yield {
             "joint": found.kind == "joint",
             "name": join_words([shown(name) for name in found.names], 3),
             "key": key,
-            "figures": tuple(attribute_figures(found, column, key, audit)),
-            "rows": explain_once(attribute_rows(found, audit), known),
-            "outcome_rows": explain_once(outcome_rows(outcome, found, audit), known) if outcome else (),
-            "outcome_figures": tuple(outcome_figures(outcome, column, key, audit)) if outcome else (),
+            "figures": tuple(_figures.attribute_figures(found, column, key, audit)),
+            "rows": _tables.explain_once(_tables.attribute_rows(found, audit), known),
+            "outcome_rows": _tables.explain_once(_tables.outcome_rows(found, audit), known),
+            "outcome_figures": tuple(_figures.outcome_figures(found.outcome, column, key, audit)),
         }
 
 
@@ -173,12 +169,3 @@ def _sentence_filter(audit: Audit) -> Callable[[object], Markup]:
         return Markup("").join([*parts, escape(clean(whole[end:]))])
 
     return say
-
-
-def _format_date(date: datetime | None) -> str:
-    date = datetime.now(UTC) if date is None else date
-    return f"{date:%Y-%m-%d %H:%M} {date.tzname() or ''}".strip()
-
-
-def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in _LIBRARIES}

@@ -6,16 +6,15 @@ import io
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import matplotlib as mpl
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from frhsic.report._axes import CHANCE, MAIN, SECOND, THIRD
+from frhsic.report._plots import CHANCE, MAIN, SECOND, THIRD
 
 # The colour of text and axes while drawing: in the report it becomes the colour of the text around it.
 INK = "#010203"
@@ -35,54 +34,55 @@ _STYLE: Any = {
     "axes.formatter.useoffset": False,
     "axes.unicode_minus": True,
 }
-_COLOURS = {
-    INK: "currentColor",
-    MAIN: "var(--main)",
-    SECOND: "var(--second)",
-    THIRD: "var(--third)",
-    CHANCE: "var(--chance)",
+_BY_HEX = {
+    INK.lower(): "currentColor",
+    MAIN.lower(): "var(--main)",
+    SECOND.lower(): "var(--second)",
+    THIRD.lower(): "var(--third)",
+    CHANCE.lower(): "var(--chance)",
 }
-_BY_HEX = {colour.lower(): name for colour, name in _COLOURS.items()}
 _HEX = re.compile("|".join(_BY_HEX), re.IGNORECASE)
 _FONT = re.compile(r"(?<=px )'[^;]*?(?=;|$)")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
-def svg(
-    draw: Callable[[Axes], object],
+class Picture(NamedTuple):
+    """A figure and its caption."""
+
+    svg: Markup
+    caption: str
+
+
+def draw_picture(
+    draw: Callable[..., object],
     *,
     key: str,
     title: str,
     description: str,
+    caption: str,
     size: tuple[float, float] = (4.7, 3.3),
-) -> Markup:
-    """Return what ``draw`` draws as an SVG element; ``key`` sets its identifiers apart from others."""
+) -> Picture:
+    """Return what ``draw(ax=)`` draws as an SVG element; ``key`` sets its identifiers apart from others."""
     buffer = io.BytesIO()
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # it is measured, not drawn, here
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(figure)
-        draw(figure.subplots())
-        figure.savefig(
-            buffer,
-            format="svg",
-            transparent=True,
-            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
-        )
+        draw(ax=figure.subplots())
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
     root = ElementTree.fromstring(buffer.getvalue())  # noqa: S314 our own figure, not a file from outside
-    for parent in list(root.iter()):
-        for child in list(parent):
+    for element in list(root.iter()):
+        for child in list(element):
             if _local(child.tag) in ("metadata", "style"):
-                parent.remove(child)  # a style here would hold for the whole report
-    for element in root.iter():
+                element.remove(child)  # a style here would hold for the whole report
         element.tag = _local(element.tag)
         element.tail = None
         if not (element.text or "").strip():
             element.text = None
         attributes = {_local(name): value for name, value in element.attrib.items()}
         element.attrib.clear()
-        for name, value in attributes.items():
-            element.set(name, _rewritten(name, value, key))
+        element.attrib |= {name: _rewrite(name, value, key) for name, value in attributes.items()}
     for name in ("width", "height", "version"):  # as wide as the report makes it
         root.attrib.pop(name, None)
     root.attrib |= {"class": "figure", "role": "img", "aria-labelledby": f"{key}-title {key}-desc"}
@@ -90,14 +90,15 @@ def svg(
         element = ElementTree.Element(tag, {"id": f"{key}-{tag}"})
         element.text = words
         root.insert(0, element)
-    return Markup(ElementTree.tostring(root, encoding="unicode"))  # noqa: S704 the serializer has escaped it
+    markup = Markup(ElementTree.tostring(root, encoding="unicode"))  # noqa: S704 the serializer has escaped it
+    return Picture(markup, caption)
 
 
 def _local(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _rewritten(name: str, value: str, key: str) -> str:
+def _rewrite(name: str, value: str, key: str) -> str:
     if name == "id":
         return f"{key}-{value}"
     if name == "href" and value.startswith("#"):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from frhsic._text import digits, percent
-from frhsic.auditing import MEASURES, Attribute, Audit, Column, Estimate, Outcome
+from frhsic.auditing import MEASURES, Attribute, Audit, Column, Estimate
 from frhsic.inference import Interval, TestResult
 from frhsic.report import _words
-from frhsic.report._words import Meaning, p_value
+from frhsic.report._words import Meaning
 
 # More labels of a column than these are not listed, nor drawn.
 MOST_LABELS = 16
@@ -40,8 +40,11 @@ def attribute_rows(found: Attribute, audit: Audit) -> Iterator[Row]:
         yield _measure_row(Meaning.of_measure(measure), result, found, audit, gap=measure.of_score)
 
 
-def outcome_rows(outcome: Outcome, found: Attribute, audit: Audit) -> Iterator[Row]:
-    """Return the rows beside the outcome."""
+def outcome_rows(found: Attribute, audit: Audit) -> Iterator[Row]:
+    """Return the rows beside the outcome, if there is one."""
+    outcome = found.outcome
+    if outcome is None:
+        return
     if outcome.equalized_odds is not None:
         yield _test_row(_words.EQUALIZED_ODDS, outcome.equalized_odds, found, audit)
     for one in outcome.labels:
@@ -89,8 +92,16 @@ def describe_column(column: Column) -> dict[str, object]:
 
 
 def _test_row(meaning: Meaning, test: TestResult, found: Attribute, audit: Audit, *notes: str) -> Row:
-    value, method = p_value(test)
-    return Row(meaning, meaning.fill(found, audit), value, wide=method, notes=(*notes, *test.notes))
+    method = []
+    if test.n_permutations is not None:
+        draws = f"{test.n_permutations:,} {'permutations' if 'permut' in test.method else 'draws'}"
+        smallest = test.pvalue <= 1.0 / (test.n_permutations + 1) + 1e-12
+        method.append(f"the smallest that {draws} can give" if smallest else draws)
+    if test.adjusted is not None:
+        method.append(f"p = {test.adjusted:.3g} corrected for all tests of this audit")
+    words = meaning.fill(found, audit)
+    notes = (*notes, *test.notes)
+    return Row(meaning, words, f"p = {test.pvalue:.3g}", wide="; ".join(method), notes=notes)
 
 
 def _measure_row(
@@ -113,12 +124,9 @@ def _measure_row(
         remark = f"{score.format_gap(result.estimate)} {score.gap_unit}"
     chance = ""
     if result.chance is not None and result.chance_high is not None:
-        chance = _format_chance(result.chance, result.chance_high, audit.confidence_level)
+        # Of a debiased number the mean under independence is zero but for the draws: no digits of those.
+        mean, high = result.chance, digits(result.chance_high)
+        average = "about 0" if abs(mean) < 0.2 * result.chance_high else digits(mean)
+        chance = f"{average} on average, {percent(audit.confidence_level)} below {high}"
     words = meaning.fill(found, audit, label)
     return Row(meaning, words, digits(result.estimate), interval, chance, remark, notes=notes)
-
-
-def _format_chance(mean: float, high: float, confidence_level: float) -> str:
-    # Of a debiased number the mean under independence is zero but for the draws, whose digits say nothing.
-    average = "about 0" if abs(mean) < 0.2 * high else digits(mean)
-    return f"{average} on average, {percent(confidence_level)} below {digits(high)}"

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from frhsic._text import join_words, shown
 from frhsic.auditing import Attribute, Audit, AuditMeasure
-from frhsic.inference import TestResult
 
 
 class Meaning(NamedTuple):
@@ -84,16 +83,3 @@ KINDS = {
     "in-sample": "is certain, but about these rows only",
     "estimate": "is an estimate and no bound",
 }
-
-
-def p_value(test: TestResult) -> tuple[str, str]:
-    """Return the p-value in words, and how it was obtained."""
-    method = ""
-    if test.n_permutations is not None:
-        draws = f"{test.n_permutations:,} {'permutations' if 'permut' in test.method else 'draws'}"
-        smallest = test.pvalue <= 1.0 / (test.n_permutations + 1) + 1e-12
-        method = f"the smallest that {draws} can give" if smallest else draws
-    if test.adjusted is not None:
-        corrected = f"p = {test.adjusted:.3g} corrected for all tests of this audit"
-        method += f"; {corrected}" if method else corrected
-    return f"p = {test.pvalue:.3g}", method

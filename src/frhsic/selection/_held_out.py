@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import narwhals as nw
@@ -23,34 +23,22 @@ _FEWEST: Final = 20  # held-out rows
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingRows:
-    """The rows that models are trained on, in the form in which they were passed."""
+class Rows:
+    """Training rows as they were passed; held-out rows, with x as the last step sees it and s a Sensitive."""
 
     x: Any
     y: Any
     s: Any
     w: Any
 
-
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """The rows that models are judged on; x as the last step sees it."""
-
-    x: Any
-    y: Any
-    s: Sensitive
-    w: Tensor | None
-
     @property
     def parts(self) -> dict[str, Sensitive]:
-        """The sensitive columns one by one."""
+        """The sensitive columns of held-out rows one by one."""
         return {name: self.s.columns([name]) for name in self.s.names}
 
 
-def hold_out(
-    rows: TrainingRows, validation: Any, *, stratify: bool, seed: int
-) -> tuple[TrainingRows, HeldOut]:
-    """Split rows at random if ``validation`` is a share, else take the held-out rows that it holds."""
+def hold_out(rows: Rows, validation: Any, *, stratify: bool, seed: int) -> tuple[Rows, Rows]:
+    """Return training and held-out rows; the latter are ``validation`` or, if it is a share, random."""
     n = _count(rows.x)
     s = to_sensitive(rows.s, n_rows=n)
     w = to_weights(rows.w, n_rows=n)
@@ -59,13 +47,13 @@ def hold_out(
     if rows.y is not None and len(rows.y) != n:
         fix = "Drop or align the missing rows first."
         raise ArgumentError("y", f"have {n} rows like 'X'", len(rows.y), fix)
-    rows = TrainingRows(rows.x, rows.y, rows.s, w)
+    rows = replace(rows, w=w)
     if isinstance(validation, float):
         return _split(rows, s, validation, stratify=stratify, seed=seed)
     return rows, _read(validation, s, needs_y=rows.y is not None)
 
 
-def _read(validation: Any, s: Sensitive, *, needs_y: bool) -> HeldOut:
+def _read(validation: Any, s: Sensitive, *, needs_y: bool) -> Rows:
     given = validation
     if isinstance(given, Mapping):
         given = tuple(given.get(name) for name in ("data", "target", "sensitive_features"))
@@ -88,12 +76,10 @@ def _read(validation: Any, s: Sensitive, *, needs_y: bool) -> HeldOut:
         must = "have the sensitive columns of 'sensitive_features', in their order and of their kinds"
         raise ArgumentError("validation", must, f"{held_s!r} beside {s!r}", "Pass the same columns.")
     w = to_weights(*weights, n_rows=n, name="validation") if weights else None
-    return HeldOut(x, y, held_s, w)
+    return Rows(x, y, held_s, w)
 
 
-def _split(
-    rows: TrainingRows, s: Sensitive, share: float, *, stratify: bool, seed: int
-) -> tuple[TrainingRows, HeldOut]:
+def _split(rows: Rows, s: Sensitive, share: float, *, stratify: bool, seed: int) -> tuple[Rows, Rows]:
     if not 0 < share < 1:
         must = "lie between 0 and 1, a share of the rows"
         raise ArgumentError("validation", must, repr(share), "Try 0.2.")
@@ -112,8 +98,8 @@ def _split(
             got = f"a single value of '{name}' in all {len(held)}"
             fix = "Leave the column out, or hold out more rows."
             raise ArgumentError("sensitive_features", "vary among the held-out rows", got, fix)
-    kept = TrainingRows(*(_take(part, train) for part in (rows.x, rows.y, rows.s, rows.w)))
-    return kept, HeldOut(_take(rows.x, held), _take(rows.y, held), held_s, _take(rows.w, held))
+    kept = Rows(*(_take(part, train) for part in (rows.x, rows.y, rows.s, rows.w)))
+    return kept, Rows(_take(rows.x, held), _take(rows.y, held), held_s, _take(rows.w, held))
 
 
 def _count(x: Any) -> int:

@@ -9,21 +9,15 @@ import torch
 from sklearn.metrics import check_scoring
 from torch import Tensor
 
+import frhsic.inference as inference
 from frhsic._checks import ArgumentError
 from frhsic.auditing.probes import MOST_ROWS, probe_representation
 from frhsic.data import Sensitive, to_generator, to_matrix
 from frhsic.dependence import GDP, HSIC, Dependence
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor
-from frhsic.inference import (
-    EquivalenceResult,
-    Interval,
-    TestResult,
-    confidence_interval,
-    equivalence_test,
-    independence_test,
-)
+from frhsic.inference import EquivalenceResult, Interval
 from frhsic.kernels import Gaussian
-from frhsic.selection._held_out import HeldOut
+from frhsic.selection._held_out import Rows
 from frhsic.selection._point import Point
 
 Model: TypeAlias = FRHSICClassifier | FRHSICRegressor | FRHSICEncoder
@@ -54,7 +48,7 @@ class Judge:
             return GDP() if self.on == "prediction" else _WHITENED
         return self.dependence
 
-    def rehearse(self, held: HeldOut) -> None:
+    def rehearse(self, held: Rows) -> None:
         """Judge noise on the held-out rows: a measure without an interval or test raises before training."""
         if held.w is not None and self.tolerance is not None:
             must = "be None with weights: no weighted equivalence test is derived"
@@ -66,7 +60,7 @@ class Judge:
         if self.tolerance is not None:
             self._test_equivalence(noise, held, n_draws=99)
 
-    def __call__(self, model: Model, held: HeldOut) -> tuple[Point, dict[str, Any]]:
+    def __call__(self, model: Model, held: Rows) -> tuple[Point, dict[str, Any]]:
         """Return a model's point, and the other columns of its row in the table."""
         prediction = _prediction(model, held.x)
         z = None
@@ -81,34 +75,35 @@ class Judge:
         strict = 1.0 - (1.0 - LEVEL) / len(held.s.names)
         for name, part in held.parts.items():
             suffix = "" if len(held.s.names) == 1 else f"_{name}"
-            known = None
+            intervals = {}
             if prediction is not None:
-                gdp = self._interval(prediction, part, GDP(), held.w)
-                hsic = self._interval(prediction, part, _WHOLE, held.w)
-                for title, interval in (("gdp", gdp), ("hsic", hsic)):
-                    found[f"{title}{suffix}"] = interval.estimate
-                    found[f"{title}{suffix}_low"] = interval.low
-                    found[f"{title}{suffix}_high"] = interval.high
-                known = gdp if self.dependence is None and self.on == "prediction" else None
+                for title, measure in (("gdp", GDP()), ("hsic", _WHOLE)):
+                    intervals[title] = one = self._interval(prediction, part, measure, held.w)
+                    ends = {"": one.estimate, "_low": one.low, "_high": one.high}
+                    found |= {f"{title}{suffix}{end}": value for end, value in ends.items()}
             if z is not None and self.representation:
-                for title, value in self._judge_representation(z, part, held.w):
-                    found[f"{title}{suffix}"] = value
-            main.append(known or self._interval(view, part, self.measure, held.w))
-            one = (
-                main[-1]
-                if strict == LEVEL
-                else self._interval(view, part, self.measure, held.w, confidence_level=strict)
-            )
+                values = self._judge_representation(z, part, held.w)
+                found |= {f"{title}{suffix}": value for title, value in values.items()}
+            own = self.dependence is None and self.on == "prediction"  # then the measure is GDP()
+            main.append(intervals["gdp"] if own else self._interval(view, part, self.measure, held.w))
+            one = main[-1]
+            if strict != LEVEL:
+                one = self._interval(view, part, self.measure, held.w, confidence_level=strict)
             lower.append(one.low)
-        test = self._test(view, held) if self.test else None
-        below = None if self.tolerance is None else self._test_equivalence(view, held)
-        if test is not None:
+        test = None
+        if self.test:  # the smallest p-value after Holm's correction
+            tests = inference.independence_test(
+                view, held.s, each=True, random_state=self.seed, sample_weight=held.w
+            )
+            least = min(tests, key=lambda test: test.reported)
+            test = replace(least, pvalue=least.reported, adjusted=None)
             found["pvalue"] = test.pvalue
+        below = None if self.tolerance is None else self._test_equivalence(view, held)
         if below is not None:
             found["equivalence_pvalue"] = below.pvalue
         weights = {} if held.w is None else {"sample_weight": held.w.numpy()}
         point = Point(
-            strength=float(model.lam or 0.0) if model.budget is None else 1.0 / model.budget,
+            penalty_weight=float(model.lam or 0.0) if model.budget is None else 1.0 / model.budget,
             performance=float(check_scoring(model, self.scoring)(model, held.x, held.y, **weights)),
             dependence=max(interval.estimate for interval in main),
             # Covers the greatest dependence: its own column's limit does, and the greatest is no lower.
@@ -134,7 +129,7 @@ class Judge:
         if _is_constant(z):
             name = type(measure).__name__
             return Interval(0.0, 0.0, 0.0, confidence_level, name, "these rows", "constant", s.names, len(z))
-        return confidence_interval(
+        return inference.confidence_interval(
             z,
             s,
             dependence=measure,
@@ -145,10 +140,10 @@ class Judge:
             sample_weight=w,
         )
 
-    def _judge_representation(self, z: Tensor, s: Sensitive, w: Tensor | None) -> list[tuple[str, float]]:
+    def _judge_representation(self, z: Tensor, s: Sensitive, w: Tensor | None) -> dict[str, float]:
         """Return the dependence of whitened z on s, and how well s is predicted from z."""
         if _is_constant(z):
-            return [("hsic_z", 0.0), ("r2_ridge", 0.0), ("r2_boosted", 0.0)]
+            return {"hsic_z": 0.0, "r2_ridge": 0.0, "r2_boosted": 0.0}
         rows = torch.randperm(len(z), generator=to_generator(self.seed))[:MOST_ROWS]
         if len(rows) < z.shape[1] + 2:  # whitened, so few are equally far apart
             hsic = float("nan")
@@ -160,19 +155,13 @@ class Judge:
             z, s, None, w, labels=False, confidence_level=LEVEL, measure=GDP(), seed=self.seed
         )
         (recovered,) = read.recovered
-        return [("hsic_z", hsic), ("r2_ridge", recovered.linear), ("r2_boosted", recovered.boosted)]
+        return {"hsic_z": hsic, "r2_ridge": recovered.linear, "r2_boosted": recovered.boosted}
 
-    def _test(self, view: Tensor, held: HeldOut) -> TestResult:
-        """Return the test of the column with the smallest p-value, after Holm's correction."""
-        tests = independence_test(view, held.s, each=True, random_state=self.seed, sample_weight=held.w)
-        least = min(tests, key=lambda test: test.reported)
-        return replace(least, pvalue=least.reported, adjusted=None)
-
-    def _test_equivalence(self, view: Tensor, held: HeldOut, *, n_draws: int = 9_999) -> EquivalenceResult:
+    def _test_equivalence(self, view: Tensor, held: Rows, *, n_draws: int = 9_999) -> EquivalenceResult:
         """Return the test of the column that is least shown to be below the tolerance: all must be."""
         assert self.tolerance is not None  # noqa: S101
         tests = [
-            equivalence_test(
+            inference.equivalence_test(
                 view,
                 part,
                 tolerance=self.tolerance,

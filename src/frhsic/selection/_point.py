@@ -16,11 +16,11 @@ class Point(Result):
     """One trained model of a sweep, as judged on held-out rows.
 
     A selection rule is a function of a sequence of points that returns the index of one of them. Points may
-    come in any order: rules sort them by ``strength``, equal ones in the order given.
+    come in any order: rules sort them by ``penalty_weight``, equal ones in the order given.
 
     Attributes
     ----------
-    strength : float
+    penalty_weight : float
         The penalty weight, lambda of the paper's objective, or one over the budget: the larger, the less
         dependence is expected. 0: the unconstrained model.
     performance : float
@@ -45,7 +45,7 @@ class Point(Result):
     Lam 10: performance 0.81, dependence 0.02, at most 0.03 by its own confidence limit.
     """
 
-    strength: float
+    penalty_weight: float
     performance: float
     dependence: float
     upper: float | None = None
@@ -55,16 +55,16 @@ class Point(Result):
     budget: float | None = None
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.strength):
+        if not math.isfinite(self.penalty_weight):
             fix = "Rules sort the models by it."
-            raise ArgumentError("strength", "be a finite number", repr(self.strength), fix)
+            raise ArgumentError("penalty_weight", "be a finite number", repr(self.penalty_weight), fix)
 
     @property
     def label(self) -> str:
         """The budget in percent, or the penalty weight, or "unconstrained"."""
         if self.budget is not None:
             return f"budget {100.0 * self.budget:g} %"
-        return "unconstrained" if self.strength == 0 else f"lam {self.strength:g}"
+        return "unconstrained" if self.penalty_weight == 0 else f"lam {self.penalty_weight:g}"
 
     def __str__(self) -> str:
         limit = "" if self.upper is None else f", at most {number(self.upper)} by its own confidence limit"

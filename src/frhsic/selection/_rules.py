@@ -241,7 +241,7 @@ def _sort(points: Sequence[Point], *, strongest_first: bool = False) -> list[int
     """Return the indices by penalty weight, equal ones as given: an order held-out rows cannot change."""
     check_points(points)
     sign = -1.0 if strongest_first else 1.0
-    return sorted(range(len(points)), key=lambda index: sign * points[index].strength)
+    return sorted(range(len(points)), key=lambda index: sign * points[index].penalty_weight)
 
 
 def _require(results: list[R | None], name: str, of: str, keyword: str) -> list[R]:

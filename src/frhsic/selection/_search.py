@@ -27,7 +27,7 @@ from frhsic.dependence import Dependence
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
 from frhsic.inference import EquivalenceResult, TestResult, frame
 from frhsic.selection._front import pareto_front
-from frhsic.selection._held_out import TrainingRows, hold_out
+from frhsic.selection._held_out import Rows, hold_out
 from frhsic.selection._judging import LEVEL, Judge, On
 from frhsic.selection._point import Point
 from frhsic.selection._rules import lowest_dependence_within
@@ -96,8 +96,9 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     results_ : pandas.DataFrame, or dict of columns where pandas is not installed
-        A row for each model. Always: budget, lam, strength, relative_dependence (on training rows, over the
-        unconstrained model's, as the budget has it), performance, dependence and its interval, on_front.
+        A row for each model. Always: budget, lam, penalty_weight (lam, or one over the budget),
+        relative_dependence (on training rows, over the unconstrained model's, as the budget has it),
+        performance, dependence and its interval, on_front.
         Then, of a prediction, gdp and (debiased normalised) hsic with intervals; of a representation, hsic_z
         (whitened), r2_ridge and r2_boosted (of S from Z, cross-validated among the held-out rows); pvalue and
         equivalence_pvalue. With several sensitive columns one of each, such as gdp_age.
@@ -182,28 +183,17 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         self._try_rule()
         if sensitive_features is None:
-            raise ArgumentError(
-                "sensitive_features",
-                "be passed to fit",
-                None,
-                "Pass them; inside a Pipeline or a search, first call "
-                "sklearn.set_config(enable_metadata_routing=True).",
-            )
+            fix = "Pass them; inside a Pipeline or a search, first call "
+            fix += "sklearn.set_config(enable_metadata_routing=True)."
+            raise ArgumentError("sensitive_features", "be passed to fit", None, fix)
         generator = to_generator(self.random_state)
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
         check_aligned(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-        rows = TrainingRows(X, y, sensitive_features, sample_weight)
+        rows = Rows(X, y, sensitive_features, sample_weight)
         stratify = isinstance(self._last, FRHSICClassifier)
         train, held = hold_out(rows, self.validation, stratify=stratify, seed=seed)
-        judge = Judge(
-            on=self._on,
-            dependence=self.dependence,
-            scoring=self.scoring,
-            test=self.test,
-            tolerance=self.tolerance,
-            representation=self.representation,
-            seed=seed,
-        )
+        asked = (self.scoring, self.test, self.tolerance, self.representation)
+        judge = Judge(self._on, self.dependence, *asked, seed)
         judge.rehearse(held)
         x, before = train.x, None
         if isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1:
@@ -243,13 +233,10 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "models_")
         index = rule(self.points_)
         if index is None:
-            raise ArgumentError(
-                "rule",
-                "choose a model",
-                f"None from {_name(rule)}: no model meets it",
-                "The models are kept: look at results_, or call choose(lowest_dependence). Next time hold "
-                "out more rows or train with smaller budgets.",
-            )
+            fix = "The models are kept: look at results_, or call choose(lowest_dependence). Next time hold "
+            fix += "out more rows or train with smaller budgets."
+            got = f"None from {_name(rule)}: no model meets it"
+            raise ArgumentError("rule", "choose a model", got, fix)
         if index not in range(len(self.points_)):
             must, got = f"return an index below {len(self.points_)}", f"{index!r} from {_name(rule)}"
             raise ArgumentError("rule", must, got, "Return the place of a point in the list.")
@@ -270,7 +257,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             {
                 "budget": _or_nan(point.budget),
                 "lam": _or_nan(model.lam),
-                "strength": point.strength,
+                "penalty_weight": point.penalty_weight,
                 "relative_dependence": _or_nan(model.relative_dependence_),
                 "performance": point.performance,
                 "dependence": point.dependence,
@@ -307,13 +294,9 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         check_scoring(self._last, self.scoring)
         if self.budgets is not None and self.lams is not None:
-            raise ArgumentError(
-                "budgets",
-                "be None where 'lams' is given",
-                "both",
-                "Leave one of them out: budgets are shares of the unconstrained dependence, lams have no "
-                "unit.",
-            )
+            fix = "Leave one of them out: budgets are shares of the unconstrained dependence, "
+            fix += "lams have no unit."
+            raise ArgumentError("budgets", "be None where 'lams' is given", "both", fix)
         for name, what, values in (("budgets", "budget", self.budgets), ("lams", "weight", self.lams)):
             if values is not None and not len(values):
                 raise ArgumentError(name, f"hold at least one {what}", "none", "Leave it out.")
@@ -329,39 +312,25 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _try_rule(self) -> None:
         """Call the rule on made-up points, so that it fails before training and not after."""
-        made_up = []
-        for i in range(3):
-            test = TestResult(0.1, 0.5, "permutation", "HSIC", ("s",), 100, True)
-            below = EquivalenceResult(
-                0.1, self.tolerance or 1.0, 0.5, 0.2, 1.0 - LEVEL, "GDP", "smoothed", "normal", ("s",), 100
+        given: dict[str, Any] = {"lower": 0.0, "upper": 0.2}
+        if self.test:
+            given["test"] = TestResult(0.1, 0.5, "permutation", "HSIC", ("s",), 100, True)
+        if self.tolerance is not None:
+            given["equivalence"] = EquivalenceResult(
+                0.1, self.tolerance, 0.5, 0.2, 1.0 - LEVEL, "GDP", "smoothed", "normal", ("s",), 100
             )
-            made_up.append(
-                Point(
-                    float(i),
-                    0.8 - 0.01 * i,
-                    0.1 / (1 + i),
-                    upper=0.2,
-                    test=test if self.test else None,
-                    equivalence=None if self.tolerance is None else below,
-                    lower=0.0,
-                )
-            )
-        self.rule(made_up)
+        self.rule([Point(float(i), 0.8 - 0.01 * i, 0.1 / (1 + i), **given) for i in range(3)])
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.estimator_type = own.estimator_type
-        tags.classifier_tags = copy.deepcopy(own.classifier_tags)
-        tags.regressor_tags = copy.deepcopy(own.regressor_tags)
-        tags.transformer_tags = copy.deepcopy(own.transformer_tags)
-        tags.input_tags = copy.deepcopy(own.input_tags)
+        for name in ("estimator_type", "classifier_tags", "regressor_tags", "transformer_tags", "input_tags"):
+            setattr(tags, name, copy.deepcopy(getattr(own, name)))
         return tags
 
     @property
     def classes_(self) -> NDArray[Any]:
         """The classes of a classifier."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.classes_
+        return self._best.classes_
 
     @available_if(_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> NDArray[Any]:
