@@ -199,6 +199,8 @@ def note_repeated_rows(z: Tensor, s: Sensitive) -> tuple[str, ...]:
     repeat themselves anyhow.
     """
     score = _number_rows(z)
+    if int(score.max()) + 1 == len(z):
+        return ()
     counts = _number_rows(torch.stack((score, _number_rows(s.values)), dim=1)).bincount()
     copies = int(counts[counts > 1].sum())
     if copies < max(2.0, _REPEATED * len(z)) or int(score.max()) + 1 < _OWN_SCORE * len(counts):

@@ -186,6 +186,12 @@ class Labels:
 Side = Line | Labels
 
 
+def is_sortable(kernel: Kernel, width: int) -> bool:
+    """Return whether a kernel sees rows of so many columns as a line or as labels."""
+    kernel, _ = kernel.unscaled()
+    return kernel.by_equality or (kernel.by_distance and width == 1)
+
+
 def sortable(kernel: Kernel, x: Tensor) -> Side | None:
     """Return the rows as a line or as labels, where a bound kernel sees them so: then no pairs are formed."""
     kernel, factor = kernel.unscaled()

@@ -88,8 +88,10 @@ class KernelHGR(Dependence):
         F = _root(self._kernel_s(s).bind(s.values), s.values, None, self.ridge_s)
         if min(G.shape[1], F.shape[1]) == 0:
             return z.new_zeros(len(permutations))
-        norms = [torch.linalg.matrix_norm(G.mT @ F[order], 2) for order in permutations]
-        return torch.stack(norms).clamp(0.0, 1.0)
+        if G.shape[1] > F.shape[1]:  # eigenvalues of the smaller side
+            G, F, permutations = F, G, permutations.argsort(dim=1)
+        squares = [M @ M.mT for M in (G.mT @ F[order] for order in permutations)]
+        return torch.linalg.eigvalsh(torch.stack(squares))[:, -1].clamp(0.0, 1.0).sqrt()
 
     def _calibrated(
         self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool

@@ -33,7 +33,7 @@ from torch import Tensor
 from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence, DistanceCovariance
-from frhsic.dependence.dcov import centred_diagonal, centred_products, sortable
+from frhsic.dependence.dcov import centred_diagonal, centred_products, is_sortable, sortable
 from frhsic.inference._strata import size_classes, some_rows
 from frhsic.kernels import Kernel
 from frhsic.kernels.documents import describe_kernel, has_document
@@ -42,8 +42,8 @@ from frhsic.numerics._lowrank import blocks, complete_map, feature_map
 from frhsic.numerics._products import Rows, pair_rows
 
 # Features are used above the first number of rows, up to so many of them if they are to be all; pairs of rows
-# are never looked at above the second.
-_WHOLE, _MOST_ROWS, _WIDEST = 400, 5_000, 128
+# are never looked at above the second, and rows are sorted up to the third.
+_WHOLE, _MOST_ROWS, _SORTED_ROWS, _WIDEST = 400, 5_000, 200_000, 128
 # For eigenvalues: so many principal directions of each side, their products on so many pairs of them, from so
 # many rows. The rest of the trace enters by its mean.
 _FEATURES, _PAIRS, _EIGEN_ROWS = 64, 256, 20_000
@@ -176,8 +176,9 @@ def embedding(
     Within :func:`keep_embeddings` one that was computed before is returned.
 
     In time linear in n where the kernels have few features (scores are one column), in n log n for distance
-    covariance of one column, and else from all pairs of a random subsample of 5,000 rows, which the notes
-    say. Weights w are positive and sum to one. Groups are codes 0, ..., G - 1 of rows that may depend.
+    covariance of one column (above 200,000 rows on a random subsample of so many), and else from all pairs of
+    a random subsample of 5,000 rows. The notes say so. Weights w are positive and sum to one. Groups are
+    codes 0, ..., G - 1 of rows that may depend.
     """
     if measure.reference != "product":
         must = "have reference='product': the errors of an estimated density are not followed"
@@ -214,14 +215,16 @@ def _embed(
     notes: tuple[str, ...] = ()
     if n <= _WHOLE:
         return _whole(kernels, (z, x), w, groups)
-    rows = _from_features(kernels, (z, x), w) or _from_sorting(kernels, (z, x), w)
+    rows = _from_features(kernels, (z, x), w)
     if rows is None:
-        if n > _MOST_ROWS:
-            drawn = some_rows(n, groups, _MOST_ROWS, generator)
+        lines = all(is_sortable(kernel, x.shape[1]) for kernel, x in zip(kernels, (z, x), strict=True))
+        most = _SORTED_ROWS if lines else _MOST_ROWS
+        if n > most:
+            drawn = some_rows(n, groups, most, generator)
             z, x, w = z[drawn], x[drawn], w[drawn] / w[drawn].sum()
             groups = None if groups is None else groups[drawn].unique(return_inverse=True)[1]
             notes = (f"A random subsample of {len(drawn):,} of {n:,} rows was used.",)
-        rows = pair_rows(kernels, (z, x), w)
+        rows = _from_sorting(kernels, (z, x), w) or pair_rows(kernels, (z, x), w)
     within = None if groups is None else _within(rows, kernels, (z, x), w, groups)
     values, rest, spectra = _spectrum(rows, kernels, (z, x), w, generator, groups, within)
     return Embedding(w, rows, values, rest, spectra, notes, groups, within)
