@@ -256,7 +256,7 @@ def run(arguments: argparse.Namespace) -> None:
     text = tables(summarise(runs.runs))
     print(text)
     if not arguments.quick:
-        write_section("coverage.md", "claims", text, "claims.json")
+        write_section("evidence/coverage.md", "claims", text, "claims.json")
 
 
 def tables(rows: list[dict[str, Any]]) -> str:

@@ -237,7 +237,7 @@ def run(arguments: argparse.Namespace) -> None:
     text = tables(runs.runs)
     print(text)
     if not arguments.quick:
-        write_section("coverage.md", "curves", text, "curves.json")
+        write_section("evidence/coverage.md", "curves", text, "curves.json")
 
 
 class Cell(NamedTuple):

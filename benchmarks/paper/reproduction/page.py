@@ -16,7 +16,7 @@ from benchmarks.paper.reproduction._draw import keep
 from benchmarks.paper.reproduction._text import TITLES
 from benchmarks.paper.reproduction.contents import FIGURES, TABLES
 
-PAGE, CELLS = DOCS / "reproduction.md", DOCS / "reproduction-cells.md"
+PAGE, CELLS = DOCS / "evidence" / "reproduction.md", DOCS / "evidence" / "reproduction-cells.md"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> None:  # noqa: ARG001
 
 
 def page() -> str:
-    """Return docs/reproduction.md."""
+    """Return docs/evidence/reproduction.md."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
@@ -128,7 +128,7 @@ def _conclusion() -> str:
 
 
 def cells() -> str:
-    """Return docs/reproduction-cells.md: every cell beside the published one."""
+    """Return docs/evidence/reproduction-cells.md: every cell beside the published one."""
     title = "# Every cell beside the published one\n\nMade by `python -m benchmarks page`.\n"
     return "\n".join(
         [title, *(f"## {TITLES[name]}\n\n{comparison.cells(name)}" for name in comparison.FILES)]

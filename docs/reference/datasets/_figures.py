@@ -1,4 +1,4 @@
-"""Draws the pictures of these pages: python docs/datasets/_figures.py (needs the data and matplotlib)."""
+"""Draws the pictures of these pages: python docs/reference/datasets/_figures.py (needs the data and matplotlib)."""
 
 from __future__ import annotations
 
