@@ -7,7 +7,8 @@ import frhsic
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
-project, author, copyright = "frhsic", "The frhsic developers", "The frhsic developers"
+project = "frhsic"
+author = copyright = "The frhsic developers"  # noqa: A001
 version = release = frhsic.__version__
 
 extensions = [

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from see_also import related, section
 
 import frhsic
 from frhsic.cli._app import app
@@ -48,7 +49,10 @@ def write_api(folder: Path) -> None:
         names = "\n".join(f"   {one}" for one in module.__all__)
         doc = inspect.getdoc(module) or ""
         text = f"{title}\n{'=' * len(title)}\n\n{doc}\n\n.. currentmodule:: {title}\n\n"
-        write(folder / f"{name}.rst", f"{text}.. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n{names}\n")
+        write(
+            folder / f"{name}.rst",
+            f"{text}.. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n{names}\n",
+        )
         pages.append(name)
     top = "\n".join(f"   {one}" for one in frhsic.__all__)
     tree = "\n".join(f"   {page}" for page in pages)
@@ -87,9 +91,12 @@ def write(path: Path, text: str) -> None:
         path.write_text(text)
 
 
-def escape_bars(*event: Any) -> None:
-    """Escape the bars of |x - y| in docstrings, which reStructuredText takes for substitutions."""
-    lines = event[-1]
+def complete_docstring(site: Any, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:  # noqa: ARG001
+    """Add "See Also", and escape the bars of |x - y|, which reStructuredText takes for substitutions."""
+    own = name.removeprefix("frhsic.")
+    if related(own) and "See Also" not in lines:
+        at = next((i for i, line in enumerate(lines) if line in ("Notes", "Examples")), len(lines))
+        lines[at:at] = section(own)
     for i, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...", "|")):
             parts = line.split("``")  # code is left alone
@@ -101,5 +108,5 @@ def setup(site: Any) -> dict[str, bool]:
     folder = Path(site.srcdir) / "reference"
     write_api(folder / "api")
     write_commands(folder / "options.md")
-    site.connect("autodoc-process-docstring", escape_bars)
+    site.connect("autodoc-process-docstring", complete_docstring, priority=100)  # before numpydoc
     return {"parallel_read_safe": True, "parallel_write_safe": True}

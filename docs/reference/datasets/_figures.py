@@ -1,4 +1,4 @@
-"""Draws the pictures of these pages: python docs/reference/datasets/_figures.py (needs the data and matplotlib)."""
+"""Draw the pictures of these pages: python docs/reference/datasets/_figures.py (needs the data)."""
 
 from __future__ import annotations
 
