@@ -277,7 +277,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
             )
     lines += [
         "",
-        "The equivalence test where the dependence sits in a small group, at a tolerance that is the truth:",
+        "The equivalence test when all dependence is in a small group, at the true dependence as tolerance:",
         "",
         "| n | share of the group | samples | called below | 95 % limits |",
         "| ---: | ---: | ---: | ---: | ---: |",

@@ -216,7 +216,7 @@ def summarise(runs: list[Task]) -> list[dict[str, Any]]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as a markdown table."""
     lines = [
-        "| rows | draws | rejected at .05 | 95 % limits | most that .05 explains (all cells, 99 %) |",
+        "| rows | draws | rejected at .05 | 95 % limits | largest rate that .05 explains (all cells, 99 %) |",
         "| --- | --- | --- | --- | --- |",
     ]
     for row in rows:
