@@ -314,7 +314,11 @@ def tables(runs: list[dict[str, Any]]) -> str:
             f"{c.law}, {c.curve}, {c.score}, n = {c.n:,}: {c.held[name] / c.draws:.3f}" for c in short
         )
         lines.append(f"- {name}: {words or 'none'}.")
-    lines += ["", "What the sentence names: the true curve, or ranges (a number is the share of true curves):", ""]
+    lines += [
+        "",
+        "What the sentence names: the true curve, or ranges (a number is the share of true curves):",
+        "",
+    ]
     lines += [
         "| law of S | " + " | ".join(f"n = {n:,}" for n in sizes) + " |",
         "| --- |" + " ---: |" * len(sizes),

@@ -229,7 +229,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Simulate what is missing, write benchmarks/results/levels.json and the table in docs/evidence/coverage.md."""
+    """Simulate what is missing, write results/levels.json and the table in docs/evidence/coverage.md."""
     if arguments.table:
         rows = summarise(json.loads((RESULTS / "levels.json").read_text())["runs"])
     else:
