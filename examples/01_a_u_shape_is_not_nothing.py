@@ -1,4 +1,9 @@
-"""A score that is high for the young and the old: what each measure says about its dependence on age."""
+"""
+A U-shape is not nothing
+========================
+
+A score that is high for the young and the old: what each measure says about its dependence on age.
+"""
 
 # %%
 # Correlation, and any penalty that is linear in age, sees nothing in a U-shape. The measures of frhsic do.

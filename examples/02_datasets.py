@@ -1,10 +1,12 @@
-# %% [markdown]
-# # What the sensitive attribute tells about the target
-#
-# A dataset of the paper comes with its sensitive attribute apart from the features. One look at E[y | S]
-# shows what a penalty will have to work against: for Adult an inverted U, which a correlation sees in part.
-#
-# The file comes from UCI, or from the folder in FRHSIC_DATA_HOME on a machine without internet.
+"""
+What the sensitive attribute tells about the target
+===================================================
+
+A dataset of the paper comes with its sensitive attribute apart from the features. One look at E[y | S]
+shows what a penalty will have to work against: for Adult an inverted U, which a correlation sees in part.
+
+The file comes from UCI, or from the folder in FRHSIC_DATA_HOME on a machine without internet.
+"""
 
 # %%
 import matplotlib.pyplot as plt
@@ -16,19 +18,17 @@ adult = fetch_adult()
 age, income = adult.sensitive_features["age"].to_numpy(), adult.target.to_numpy()
 print(adult.DESCR.split("Known problems")[1])
 
-# %% [markdown]
+# %%
 # The paper's split and preprocessing: scales are learned on the training rows, categories are one-hot.
 
-# %%
 train, test = paper_split(len(income), repeat=0)
 prepare = make_preprocessor(adult).fit(adult.data.iloc[train])
 X_train, X_test = prepare.transform(adult.data.iloc[train]), prepare.transform(adult.data.iloc[test])
 print(f"{len(train):,} rows to train, {len(test):,} to test, {X_train.shape[1]} columns")
 
-# %% [markdown]
+# %%
 # The picture: how many people there are of each age, and how many of them are above 50,000 dollars.
 
-# %%
 years = np.arange(17, 76)
 counts = np.array([(age == year).sum() for year in years])
 shares = np.array([income[age == year].mean() for year in years])

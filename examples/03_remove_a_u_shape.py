@@ -1,4 +1,9 @@
-"""A U-shaped effect of age on a score: a linear penalty leaves it, FRHSIC takes it out, at a price."""
+"""
+Remove a U-shape
+================
+
+A U-shaped effect of age on a score: a linear penalty leaves it, FRHSIC takes it out, at a price.
+"""
 
 # %%
 # The first feature is high for the young and the old. A classifier picks that up. Its correlation with age is

@@ -1,4 +1,9 @@
-"""A table, a pipeline, a search over penalty weights scored by accuracy and GDP, and a file that travels."""
+"""
+A pipeline and a search
+=======================
+
+A table, a pipeline, a search over penalty weights scored by accuracy and GDP, and a file that travels.
+"""
 
 # %%
 # COMPAS: predict two-year recidivism; the sensitive attribute is age, and age is not among the features.

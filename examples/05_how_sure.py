@@ -1,4 +1,9 @@
-"""A score and age: is there dependence, how much, where, and how sure can one be?"""
+"""
+How certain is it?
+==================
+
+A score and age: is there dependence, how much, where, and how sure can one be?
+"""
 
 # %%
 # A score that rises a little with age up to 40, and is flat after; 3,000 people. Its maker did not

@@ -1,4 +1,9 @@
-"""Audit a score that is high for the young and for the old: no correlation with age, and yet."""
+"""
+Audit a score
+=============
+
+Audit a score that is high for the young and for the old: no correlation with age, and yet.
+"""
 
 # %%
 # A score with a U-shape along age, and the outcome that it predicts.

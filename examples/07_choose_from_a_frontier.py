@@ -1,4 +1,9 @@
-"""One model is no choice: five in one pass, what each costs, one of them chosen, and judged on other rows."""
+"""
+Choose from a frontier
+======================
+
+One model is no choice: five in one pass, what each costs, one of them chosen, and judged on other rows.
+"""
 
 # %%
 # Communities and Crime: predict violent crime; the sensitive attribute is a share of the population. We have

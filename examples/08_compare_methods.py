@@ -1,4 +1,9 @@
-"""Which method keeps more at the same dependence? Each with the same penalty weights, splits and rows."""
+"""
+Compare methods
+===============
+
+Which method keeps more at the same dependence? Each with the same penalty weights, splits and rows.
+"""
 
 # %%
 # A task in which the features carry the sensitive attribute, and three published penalties. Unfair has none.
@@ -40,7 +45,7 @@ def area(method, repeat):
 
 
 # %%
-# Three splits say little: look at the range before the mean. docs/reproduction.md has five, on six datasets.
+# Three splits say little: look at the range before the mean. The reproduction has five, on six datasets.
 for method in (FRHSIC, REG_GDP, MMD):
     areas = [area(method, repeat) for repeat in range(3)]
     print(f"{method.name:12s} nAUP {np.mean(areas):.2f}, {min(areas):.2f} to {max(areas):.2f} over splits")

@@ -1,4 +1,9 @@
-"""The same penalty in a Lightning module, on two processes (needs `pip install lightning`)."""
+"""
+Lightning
+=========
+
+The same penalty in a Lightning module, on two processes (needs `pip install lightning`).
+"""
 
 # %%
 # Lightning starts the processes and averages gradients, which is what GlobalBatch expects: no factor needed.

@@ -1,4 +1,9 @@
-"""A table that need not fit in memory: record batches in random order, one call of partial_fit for each."""
+"""
+A table that need not fit in memory
+===================================
+
+A table that need not fit in memory: record batches in random order, one call of partial_fit for each.
+"""
 
 # %%
 # Eight Parquet files, the rows of each sorted by age: the worst order to train in.

@@ -1,4 +1,8 @@
-"""Training by several processes: torchrun --nproc_per_node 2 examples/09_torchrun.py
+"""
+Training by several processes
+=============================
+
+Training by several processes: torchrun --nproc_per_node 2 examples/09_torchrun.py
 
 Each process has rows of its own, in uneven shards. Loss and penalty are those of the rows of all of them, so
 that the result is that of one process: `python examples/09_torchrun.py` prints the same numbers.

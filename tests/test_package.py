@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import frhsic
-from frhsic.sources import write_table
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -84,21 +83,3 @@ def test_example_runs(path, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(path.read_text().splitlines()) <= 80
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_the_code_of_the_readme_runs_as_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # it saves a model, and reads files
-    (tmp_path / "scores").mkdir()
-    ages = [18 + i % 72 for i in range(600)]
-    write_table({"age": ages, "score": [(age - 54.0) ** 2 for age in ages]}, "scores/1.parquet")
-    text = (ROOT / "README.md").read_text()
-    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
-    assert len(blocks) >= 3
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(block, names)
-    assert names["frhsic"].HSIC(normalized=True)(names["score"], names["age"]).item() == pytest.approx(
-        0.33, abs=0.005
-    )
-    assert names["frhsic"].GDP()(names["score"], names["age"]).item() == pytest.approx(0.26, abs=0.005)

@@ -256,7 +256,7 @@ def run(arguments: argparse.Namespace) -> None:
     text = tables(summarise(runs.runs))
     print(text)
     if not arguments.quick:
-        write_section("coverage.md", "claims", text, "claims.json")
+        write_section("evidence/coverage.md", "claims", text, "claims.json")
 
 
 def tables(rows: list[dict[str, Any]]) -> str:
@@ -277,7 +277,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
             )
     lines += [
         "",
-        "The equivalence test where the dependence sits in a small group, at a tolerance that is the truth:",
+        "The equivalence test when all dependence is in a small group, at the true dependence as tolerance:",
         "",
         "| n | share of the group | samples | called below | 95 % limits |",
         "| ---: | ---: | ---: | ---: | ---: |",

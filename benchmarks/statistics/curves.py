@@ -237,7 +237,7 @@ def run(arguments: argparse.Namespace) -> None:
     text = tables(runs.runs)
     print(text)
     if not arguments.quick:
-        write_section("coverage.md", "curves", text, "curves.json")
+        write_section("evidence/coverage.md", "curves", text, "curves.json")
 
 
 class Cell(NamedTuple):
@@ -306,14 +306,19 @@ def tables(runs: list[dict[str, Any]]) -> str:
         + " | ".join(f"{x:.2f}" for x in ratio)
         + " |"
     )
-    lines += ["", "Mean over the 42 cells, the smallest in parentheses."]
+    lines += ["", "Each entry is the mean over the 42 cells, with the smallest in parentheses."]
+    lines += ["Cells that are significantly below .93 (Holm, 1 %):", ""]
     for name in ("interval", "lower", "band", "means", "signs"):
         short = short_cells(found, name)
         words = "; ".join(
             f"{c.law}, {c.curve}, {c.score}, n = {c.n:,}: {c.held[name] / c.draws:.3f}" for c in short
         )
-        lines.append(f"- {name}: cells significantly below .93 (Holm, 1 %): {words or 'none'}.")
-    lines += ["", "The target is the true curve (share of the samples):", ""]
+        lines.append(f"- {name}: {words or 'none'}.")
+    lines += [
+        "",
+        "What the sentence names: the true curve, or ranges (a number is the share of true curves):",
+        "",
+    ]
     lines += [
         "| law of S | " + " | ".join(f"n = {n:,}" for n in sizes) + " |",
         "| --- |" + " ---: |" * len(sizes),
@@ -325,7 +330,7 @@ def tables(runs: list[dict[str, Any]]) -> str:
             share = sum(cell.held["true"] for cell in part) / max(1, sum(cell.draws for cell in part))
             row.append({0.0: "ranges", 1.0: "true curve"}.get(share, f"{share:.2f}"))
         lines.append(f"| {law} | " + " | ".join(row) + " |")
-    lines += ["", "Coverage of every cell (interval / band):", ""]
+    lines += ["", "Coverage in every cell (interval / band):", ""]
     lines += ["| law of S | curve | score | " + " | ".join(f"n = {n:,}" for n in sizes) + " |"]
     lines += ["| --- | --- | --- |" + " ---: |" * len(sizes)]
     for cell in combinations():

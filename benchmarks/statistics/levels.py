@@ -216,7 +216,7 @@ def summarise(runs: list[Task]) -> list[dict[str, Any]]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as a markdown table."""
     lines = [
-        "| rows | draws | rejected at .05 | 95 % limits | most that .05 explains (all cells, 99 %) |",
+        "| rows | draws | rejected at .05 | 95 % limits | largest rate that .05 explains (all cells, 99 %) |",
         "| --- | --- | --- | --- | --- |",
     ]
     for row in rows:
@@ -229,7 +229,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Simulate what is missing, write benchmarks/results/levels.json and the table in docs/coverage.md."""
+    """Simulate what is missing, write results/levels.json and the table in docs/evidence/coverage.md."""
     if arguments.table:
         rows = summarise(json.loads((RESULTS / "levels.json").read_text())["runs"])
     else:
@@ -245,4 +245,4 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"written to {runs.write(results=rows).name}")
     print(table(rows))
     if not arguments.quick:
-        write_section("coverage.md", "levels", table(rows), "levels.json")
+        write_section("evidence/coverage.md", "levels", table(rows), "levels.json")

@@ -2,7 +2,7 @@
 
 The methods differ in the penalty alone and share network, optimiser and batches with FRHSIC, so that a
 comparison is one of penalties. The settings are those of the published experiment scripts; where the paper's
-text says something else, ``docs/baselines.md`` has both.
+text says something else, ``docs/evidence/baselines.md`` has both.
 """
 
 from __future__ import annotations

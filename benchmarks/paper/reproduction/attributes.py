@@ -69,9 +69,9 @@ def multi_table() -> str:
         lines.append(line)
     return markdown(header, lines) + (
         "\nAdult, 200 epochs, GDP of logits over a grid as published. The published numbers are one run on "
-        f"one split; ours are that split, and mean ± deviation over {_splits(rows)}. The script's product "
-        "kernel is one isotropic Gaussian on both columns (Joint); a product with a bandwidth for each, "
-        "as the text has it, is Joint (product).\n"
+        f"one split. Ours are that split, and mean ± deviation over {_splits(rows)}.\n\n"
+        "*Joint*: the script's product kernel, which is one isotropic Gaussian on both columns. "
+        "*Joint (product)*: a product with a bandwidth for each column, as in the text.\n"
     )
 
 
@@ -146,10 +146,11 @@ def eo_table() -> str:
         line += [_ours(row, name)[1] for name in ("gdp_grid", "gdp_population_positives")]
         lines.append(line)
     return markdown(header, lines, left=(0, 2)) + (
-        "\n200 epochs; GDP of logits over a grid as published, EO-GDP among rows with y = 1. The printed "
-        "numbers are one run on one split; ours are that split, and mean ± deviation over "
-        f"{_splits(rows)}. The script has median bandwidths for DP and bandwidths 1 for EO; the other two "
-        "pairs are trained here, so that DP and EO can be compared with one thing changed.\n"
+        "\n200 epochs, GDP of logits over a grid as published, EO-GDP among rows with y = 1. The printed "
+        "numbers are one run on one split. Ours are that split, and mean ± deviation over "
+        f"{_splits(rows)}.\n\n"
+        "The script has median bandwidths for DP and bandwidths 1 for EO. The other two pairs are trained "
+        "here, so that DP and EO can be compared with one thing changed.\n"
     )
 
 

@@ -413,20 +413,6 @@ def rounding(cells: Sequence[Compared] | None = None) -> dict[str, float]:
     return found
 
 
-def median_distance(cells: Sequence[Compared] | None = None) -> dict[str, tuple[float, float]]:
-    """Return the median distance from the published means by method, in published deviations: perf, GDP."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    for cell in comparison() if cells is None else cells:
-        for kept, one in zip(found.setdefault(cell.method, ([], [])), (cell.perf, cell.gdp), strict=True):
-            if one.in_sd is not None:
-                kept.append(abs(one.in_sd))
-    return {name: (_median(perf), _median(gdp)) for name, (perf, gdp) in found.items()}
-
-
-def _median(values: list[float]) -> float:
-    return statistics.median(values) if values else float("nan")
-
-
 # ---- tables ----------------------------------------------------------------------------------------------
 
 
@@ -469,11 +455,12 @@ def within(sweep: Sweep | None = None, known: Published | None = None) -> str:
         header += [TITLES[place]] if place in ALIKE else [TITLES[place], "from Unfair"]
     table = markdown([*header, "Adult, COMPAS, Crime"], rows)
     return (
-        f"{table}\nCells (one lambda of one method) whose mean performance and mean GDP both lie within "
-        f"max(2 published deviations, {LEAST_ACCURACY:g} accuracy or {100 * LEAST_MSE:g} % of the published "
-        f"MSE, {LEAST_GDP:g} GDP) of the published means. Rows and columns of ACS and MEPS are not theirs, "
-        "and Unfair is another model there. *From Unfair*: ours moved by the difference of the two Unfair in "
-        "performance and multiplied by their ratio in GDP.\n"
+        f"{table}\nA cell is one lambda of one method. It is within the tolerance if its mean performance "
+        f"and its mean GDP both lie within max(2 published deviations, {LEAST_ACCURACY:g} accuracy or "
+        f"{100 * LEAST_MSE:g} % of the published MSE, {LEAST_GDP:g} GDP) of the published means.\n\n"
+        "Our rows and columns of ACS and MEPS are not those of the paper, so Unfair is another model there. "
+        "*From Unfair*: our number, moved by the difference of the two Unfair in performance and multiplied "
+        "by their ratio in GDP.\n"
     )
 
 
@@ -521,6 +508,8 @@ def outside_table(sweep: Sweep | None = None, known: Published | None = None) ->
     for dataset in (name for name in FILES if name not in ALIKE):
         reasons = Counter(why(cell, every) for cell in outside(every) if cell.dataset == dataset)
         if reasons:
-            told = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
-            table += f"\n{TITLES[dataset]}, cells outside ({reasons.total()}): {told}.\n"
+            told = "\n".join(f"- {reason}: {count}" for reason, count in reasons.most_common())
+            table += (
+                f"\n{TITLES[dataset]}, cells outside ({reasons.total()}), by what explains them:\n\n{told}\n"
+            )
     return table

@@ -54,11 +54,13 @@ def main(sweep: Sweep | None = None) -> str:
         if rows:
             parts.append(f"**{title}**\n\n{markdown(header, rows)}")
     note = (
-        "The point of lowest GDP with a mean performance within 1 % of Unfair's, and the published nAUP. In "
-        'the published columns FRHSIC has 18 lambdas and the others have nine; in ours, and in "nine", all '
-        "have the same nine. nAUP is scaled over the paper's six methods and Unfair; bold: its best. sd "
-        "apart: of performance and GDP, in published deviations. A dash: no lambda is within 1 %, or there "
-        f"is no such number. dCor is in the published files but not in the paper's table.{_few(sweep)}\n"
+        "Each row shows the point of lowest GDP with a mean performance within 1 % of Unfair's, and nAUP. "
+        "*sd apart*: the differences in performance and GDP, in published deviations. A dash: no lambda is "
+        "within 1 %, or there is no such number.\n\n"
+        "In the published columns FRHSIC has 18 lambdas and the others have nine. In ours, and in "
+        '"nine", all have the same nine. nAUP is scaled over the six methods of the paper and Unfair; its '
+        "best is bold. "
+        f"dCor is in the published files but not in the paper's table.{_few(sweep)}\n"
     )
     return "\n".join([*parts, note])
 
@@ -123,7 +125,7 @@ def pareto(sweep: Sweep | None = None) -> str:
         header += [f"{title}, published", "ours"] if dataset in FILES else [f"{title}, ours"]
     return (
         f"{markdown(header, rows)}\nPerformance (accuracy; MSE x 100 for Crime) and GDP at the point of "
-        "lowest GDP within 1 % of Unfair's performance, on the nine lambdas; a dash where there is none."
+        "lowest GDP within 1 % of Unfair's performance, on the nine lambdas. A dash: there is no such point."
         f"{_few(sweep)}\n"
     )
 

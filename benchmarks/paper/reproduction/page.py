@@ -13,10 +13,21 @@ from benchmarks._record import DOCS, RESULTS
 from benchmarks.paper import sweep
 from benchmarks.paper.reproduction import appendix, comparison, findings, rankings, transfer
 from benchmarks.paper.reproduction._draw import keep
-from benchmarks.paper.reproduction._text import TITLES
+from benchmarks.paper.reproduction._text import TITLES, wrap
 from benchmarks.paper.reproduction.contents import FIGURES, TABLES
 
-PAGE, CELLS = DOCS / "reproduction.md", DOCS / "reproduction-cells.md"
+PAGE, CELLS = DOCS / "evidence" / "reproduction.md", DOCS / "evidence" / "reproduction-cells.md"
+
+_CELLS_INTRODUCTION = """# Every cell beside the published one
+
+After this page you can compare each published number with ours.
+A cell is one lambda of one method; [the paper, reproduced](reproduction.md) sums the cells up.
+`python -m benchmarks page` writes both pages.
+
+GDP is the mean gap (GDP, generalized demographic parity), of logits over a grid as published.
+*sd apart*: the difference of the means, in published deviations.
+The last column says whether both means are within the tolerance and, if not, what explains it.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:  # noqa: ARG001
 
 
 def page() -> str:
-    """Return docs/reproduction.md."""
+    """Return docs/evidence/reproduction.md."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
@@ -42,7 +53,7 @@ def page() -> str:
         lstrip_blocks=True,
     )
     spread = findings.spread()
-    return environment.get_template("page.md.j2").render(
+    text = environment.get_template("page.md.j2").render(
         tables=TABLES,
         numbers=appendix.NUMBERS,
         comparison=comparison,
@@ -71,6 +82,7 @@ def page() -> str:
         cells=_cells(),
         leftover={row["dataset"]: int(row["n_train"]) % 256 for row in sweep.read()},
     )
+    return wrap(text)
 
 
 def _training() -> dict[str, Any]:
@@ -128,8 +140,6 @@ def _conclusion() -> str:
 
 
 def cells() -> str:
-    """Return docs/reproduction-cells.md: every cell beside the published one."""
-    title = "# Every cell beside the published one\n\nMade by `python -m benchmarks page`.\n"
-    return "\n".join(
-        [title, *(f"## {TITLES[name]}\n\n{comparison.cells(name)}" for name in comparison.FILES)]
-    )
+    """Return docs/evidence/reproduction-cells.md: every cell beside the published one."""
+    parts = (f"## {TITLES[name]}\n\n{comparison.cells(name)}" for name in comparison.FILES)
+    return wrap("\n".join([_CELLS_INTRODUCTION, *parts]))

@@ -254,10 +254,10 @@ def least_wilcoxon(pairs: int = 5) -> float:
 # ---- tables ----------------------------------------------------------------------------------------------
 
 _UNCERTAIN = {
-    "published": "± is the bootstrap's standard error over the splits, from which overlapping training rows "
-    "are not taken out, so it is too small; in brackets the rank and the ranks in the middle 95 % of the "
-    "bootstrap",
-    "sound": "± is Nadeau and Bengio's standard error; in brackets the rank and the ranks in single splits",
+    "published": "± is the bootstrap's standard error over the splits. It is too small, because it ignores "
+    "that training rows overlap. In brackets: the rank, and the ranks in the middle 95 % of the bootstrap.",
+    "sound": "± is Nadeau and Bengio's standard error. In brackets: the rank, and the ranks in single "
+    "splits.",
 }
 
 
@@ -280,7 +280,7 @@ def rankings(
     }
     note = f" Splits so far: {', '.join(f'{name} {count}' for name, count in few.items())}." if few else ""
     table = markdown(["method", *TITLES.values()], rows)
-    return f"{table}\n{_UNCERTAIN[reading]}; ≈: not separated from the best (bold).{note}\n"
+    return f"{table}\n{_UNCERTAIN[reading]} ≈: not separated from the best (bold).{note}\n"
 
 
 def _standing(one: Standing | None) -> str:
@@ -335,7 +335,7 @@ def summary(sweep: Sweep | None = None) -> str:
     header += [f"{names[form]}, {reading}, {gdp}" for form, reading, gdp in columns]
     return (
         f"{markdown(header, rows)}\nMean rank over Adult, ACS, MEPS, COMPAS and Crime (household size in the "
-        "published columns, racial composition in ours); in brackets on how many of the datasets the method "
+        "published columns, racial composition in ours). In brackets: on how many of the datasets the method "
         f"is best or not separated from the best. Ranks are among {len(before[0])} methods in the "
         f"published columns, {len(ranks[0])} by lambda and {len(ranks[-1])} by budget.\n"
     )

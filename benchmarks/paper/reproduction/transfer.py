@@ -88,9 +88,9 @@ def table() -> str:
         "ours, all splits",
     )
     return markdown((*header, "on probabilities", "weighted by P_S"), body, left=(0, 2)) + (
-        "\nDeviation of GDP over a linear head, an MLP, a forest and a support vector machine. The first "
-        "four columns of numbers mix logits (linear, MLP) with labels (forest, SVM), as published; the last "
-        "two are of probabilities, or predictions, for every head.\n"
+        "\nEach number is the deviation of GDP over a linear head, an MLP, a forest and a support vector "
+        "machine. The first four columns of numbers mix logits (linear, MLP) with labels (forest, SVM), as "
+        "published. The last two are of probabilities, or predictions, for every head.\n"
     )
 
 

@@ -23,7 +23,7 @@ most a. No independence between tests is needed. The tests are exact or hold for
 says; bands hold for many rows. Signs are those of means at single values or within ranges of an attribute
 (``Curve.mean_low`` and ``mean_high``), which need no assumption on the curve.
 
-Why a fifth of the error for the joint test in the gate: docs/auditing.md.
+Why a fifth of the error for the joint test in the gate: docs/howto/audit.md.
 
 *Signs.* A band is for the mean at a place, m(a), but "above the overall mean" is about m(a) - mu, and the
 overall mean has an error of its own. With pi_a the share of the rows at a, and independent rows,

@@ -33,6 +33,11 @@ class Estimate(Result):
         The mean over permutations of s, and the quantile at the confidence level of the audit.
     n : int
         Rows used.
+
+    Examples
+    --------
+    >>> print(Estimate(0.6, "kernel HGR", chance=0.1, chance_high=0.2, n=500))
+    kernel HGR is 0.6 (n = 500). Under independence: 0.1 on average, seldom above 0.2.
     """
 
     estimate: float
@@ -73,6 +78,11 @@ class AuditMeasure:
         Whether the result is an ``Interval``.
     summary : str
         A sentence for the summary with ``{s} {overall} {estimate} {interval} {target} {chance}``, or "".
+
+    Examples
+    --------
+    >>> MEASURES["gdp"].title
+    'mean gap (GDP)'
     """
 
     name: str

@@ -44,6 +44,11 @@ class Claim(Result):
         The outcome, for places within one.
     points : tuple of float
         The places: values of the attribute, codes of a categorical one. None for dependence.
+
+    Examples
+    --------
+    >>> print(Claim("dependence", "above", ("age",), points=(20.0, 25.0)).says)
+    above
     """
 
     question: Question
@@ -173,6 +178,15 @@ class Attribute(Result):
         None for several columns.
     outcome : Outcome or None
         When y was given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from frhsic import audit
+    >>> age = np.arange(18.0, 78.0)
+    >>> found = audit(age**2, sensitive_features={"age": age}, random_state=0).attribute("age")
+    >>> list(found.measures)
+    ['gdp', 'normalized_hsic', 'hsic', 'distance_correlation', 'kernel_hgr']
     """
 
     names: tuple[str, ...]
@@ -283,6 +297,15 @@ class Audit(Result):
         Every statement about the population: any is false with probability at most 1 - ``confidence_level``.
     notes : tuple of str
         Warnings first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from frhsic import audit
+    >>> age = np.arange(18.0, 78.0)
+    >>> found = audit(age**2, sensitive_features={"age": age}, random_state=0)
+    >>> found.n, found.claims[0].says
+    (60, 'depends')
     """
 
     subject: Literal["score", "representation"]

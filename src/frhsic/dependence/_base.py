@@ -26,6 +26,13 @@ class Dependence(nn.Module, ABC):
     non-negative and need not sum to one; rows of weight zero are left out. The result has the shape of the
     stack. A plain tensor s is taken as continuous; categories arrive in a ``Sensitive``. Values that are not
     finite give nan; the functions of :mod:`frhsic.data` raise an error that says where they are.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from frhsic.dependence import GDP
+    >>> isinstance(GDP(), Dependence), GDP().differentiable
+    (True, True)
     """
 
     differentiable: ClassVar[bool] = True

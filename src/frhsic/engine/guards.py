@@ -22,7 +22,13 @@ _DIVERGED: Final = 1e3
 
 
 class TrainingError(RuntimeError):
-    """Training stopped because the loss or the weights are not finite, or the loss ran away."""
+    """Training stopped because the loss or the weights are not finite, or the loss ran away.
+
+    Examples
+    --------
+    >>> issubclass(TrainingError, RuntimeError)
+    True
+    """
 
 
 class Guards:

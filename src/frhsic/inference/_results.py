@@ -85,6 +85,14 @@ class TestResult(Result):
         The statistic under the permutations, for a picture.
     n_rows : int or None
         Rows used, where ``n`` counts groups of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from frhsic.inference import independence_test
+    >>> age = np.arange(18.0, 78.0)
+    >>> independence_test(age**2, age, random_state=0).pvalue
+    0.001
     """
 
     __test__: ClassVar[bool] = False  # not a test case, whatever its name says to pytest
@@ -173,6 +181,15 @@ class Interval(Result):
     chance_high : float or None
         Its quantile at ``confidence_level``.
     notes : tuple of str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from frhsic.inference import confidence_interval
+    >>> age = np.arange(18.0, 78.0)
+    >>> found = confidence_interval(age**2, age, random_state=0)
+    >>> found.low < found.estimate < found.high
+    True
     """
 
     estimate: float

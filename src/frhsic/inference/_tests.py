@@ -105,8 +105,8 @@ def independence_test(
         (several columns of scores as they are and whitened): one p-value, as exact as a single one.
     method : {"permutation", "gamma"}, default="permutation"
         "gamma" fits a gamma law to the null moments of Gretton et al. (2007): no draws, a level for large n
-        only (measured in ``docs/inference.md``), HSIC and distance covariance only, in their biased form
-        without normalisation, as in the wild bootstrap.
+        only (measured in ``docs/evidence/inference.md``), HSIC and distance covariance only, in their biased
+        form without normalisation, as in the wild bootstrap.
     given : array of labels, optional
         Test independence given these labels (equalized odds): rows are exchanged within labels only. For a
         sketch, the labels to test within: ``sketch.labels`` for all.

@@ -33,6 +33,12 @@ class Kernel(ABC):
     A kernel also says what others need to know of it: ``bound``, ``lipschitz`` and ``is_standard`` for
     certificates, ``terms`` for features, ``split_equality`` for sums by category. What a subclass does not
     declare is taken to be unknown.
+
+    Examples
+    --------
+    >>> from frhsic.kernels import Gaussian, Linear
+    >>> (Gaussian(1.0) + Linear()).bound
+    inf
     """
 
     @abstractmethod

@@ -46,7 +46,13 @@ class Engine(ABC):
 
 @dataclass(frozen=True)
 class Local(Engine):
-    """The calling process, one piece after the other, in one thread."""
+    """The calling process, one piece after the other, in one thread.
+
+    Examples
+    --------
+    >>> Local()
+    Local()
+    """
 
     def run(self, job: Job, units: Sequence[tuple[int, Unit]]) -> Iterator[Part]:
         with one_thread():
@@ -82,6 +88,11 @@ class Pool(Engine):
     ----------
     workers : int, optional
         By default one for each core that this process may use.
+
+    Examples
+    --------
+    >>> Pool(workers=2)
+    Pool(workers=2)
     """
 
     workers: int | None = None

@@ -27,6 +27,11 @@ class Ray(Engine):
     address : str, optional
         Of a running cluster, "auto" for the one of this machine. By default the cluster to which this process
         is connected, else RAY_ADDRESS, else a new one on this machine, which ends with the work.
+
+    Examples
+    --------
+    >>> Ray("auto")
+    Ray(address='auto')
     """
 
     address: str | None = None

@@ -56,7 +56,7 @@ def population_bound(hsic: float, n: int, delta: float, scale: float = 1.0, cons
     """Return (n / (n - 1) sqrt(HSIC_b) + sqrt(constant scale ln(1/delta) / n))^2.
 
     The constant is 3 for kernels with k >= 0 and k(x, x) the same for all x, 32 for other bounded ones; scale
-    is the product of the largest k(x, x) and l(s, s). Proof: docs/certificates.md.
+    is the product of the largest k(x, x) and l(s, s). Proof: docs/explain/certificates.md.
     """
     root = n / (n - 1) * math.sqrt(hsic) + math.sqrt(constant * scale * math.log(1.0 / delta) / n)
     return root * root
@@ -67,7 +67,7 @@ def grouped_bound(
 ) -> float:
     """Return (sqrt(HSIC_b) + q sqrt(scale) + sqrt(constant scale q ln(1/delta)))^2 for groups of rows.
 
-    q is the sum of the squared shares of the groups. Proof: docs/certificates.md.
+    q is the sum of the squared shares of the groups. Proof: docs/explain/certificates.md.
     """
     error = share * math.sqrt(scale) + math.sqrt(constant * scale * share * math.log(1.0 / delta))
     return (math.sqrt(hsic) + error) ** 2

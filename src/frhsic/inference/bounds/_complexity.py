@@ -5,7 +5,7 @@ normal vectors xi_i,
 
     G_n(H) = E sup_{h in H} (1/n) sum_i <xi_i, h(x_i)>.
 
-The classes here are fixed by norms *before* training; docs/certificates.md has the proofs.
+The classes here are fixed by norms *before* training; docs/explain/certificates.md has the proofs.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def network_complexity(
         G_n <= L^(D-1) R_1 ... R_D M min(sqrt(d_z) min_p 2^((D-1)/p) sqrt(p - 1),
                                          d_z (1 + sqrt(2 (D-1) ln 2))) / sqrt(n),
 
-    the second after Golowich, Rakhlin and Shamir (2018), summed over outputs. Proofs: docs/certificates.md.
+    the second after Golowich, Rakhlin and Shamir (2018), summed over outputs. Proofs:
+    docs/explain/certificates.md.
 
     Parameters
     ----------
