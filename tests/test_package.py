@@ -44,7 +44,7 @@ def test_importing_is_silent_and_has_a_null_handler():
     assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("frhsic").handlers)
 
 
-def test_the_face_lists_what_exists_and_no_more_than_twenty_names():
+def test_the_public_api_lists_what_exists_and_no_more_than_twenty_names():
     assert len(frhsic.__all__) <= 20
     assert frhsic.__all__ == sorted(frhsic.__all__, key=lambda name: (not name.isupper(), name))
     for name in frhsic.__all__:
@@ -63,7 +63,7 @@ def test_every_public_name_has_one_home_and_there_are_not_too_many():
     assert len(homes) <= 125
 
 
-def test_no_module_prints_or_imports_the_face():
+def test_no_module_prints_or_imports_the_public_api():
     for path in (ROOT / "src" / "frhsic").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

@@ -275,7 +275,7 @@ def test_an_s_of_high_rank_is_thinned_further_and_cut_to_64_directions(monkeypat
     assert any("64 leading ones" in note for note in certificate.notes)
 
 
-def test_above_20_000_rows_one_pass_over_features_gives_the_hsic_of_all_pairs(monkeypatch):
+def test_of_many_rows_one_pass_over_features_gives_the_hsic_of_all_pairs(monkeypatch):
     z, s = sample(600)
     z = z[:, :1]
     by_pairs = quick(z, s)

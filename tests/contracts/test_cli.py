@@ -135,7 +135,7 @@ def test_without_lam_a_budget_of_a_tenth_is_kept_and_said(folder, capsys):
     line = "train scores.csv --target income --sensitive age --drop weight --epochs 40 -o"
     assert run(shlex.split(f"{line} m")) == 0
     assert (load("m")[-1].budget, load("m")[-1].lam) == (None, None)
-    said = re.search(r"HSIC of the score is (.*) % of that .*; asked: at most 10 %", capsys.readouterr().out)
+    said = re.search(r"HSIC of the score is (.*) % of that .* \(budget: 10 %\)", capsys.readouterr().out)
     assert float(said[1]) < 11.5
     assert run(shlex.split(f"{line} m --budget 0.5")) == 0
     assert load("m")[-1].budget == 0.5

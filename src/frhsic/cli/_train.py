@@ -94,8 +94,8 @@ def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str,
     if relative is not None and not math.isnan(relative):
         left = f"{share(relative)} of that of a model trained beside it without penalty"
         echo(
-            f"  Normalised HSIC of the score is {left}; asked: at most {share(budget)}. GDP falls more "
-            "slowly: HSIC is of the nature of a square."
+            f"  Normalised HSIC of the score is {left} (budget: {share(budget)}). GDP falls "
+            "more slowly, because HSIC behaves like a square."
         )
     if len(held):
         echo()

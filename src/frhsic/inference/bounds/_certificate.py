@@ -198,7 +198,7 @@ def certify(
             "Leave one of them out.",
         )
     rows = fixed_rows(z, s, dependence, generator, groups)
-    of_all = _thin_sums(rows) if len(rows.z) > max_rows else None
+    of_all = _thin_sums(rows) if len(rows.z) > min(max_rows, _PAIRS) else None
     if of_all is None:
         rows = drawn_rows(rows, _PAIRS, "All bounds are", generator)
     part = few_rows(rows, max_rows, generator)
