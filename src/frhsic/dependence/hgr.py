@@ -84,8 +84,8 @@ class KernelHGR(Dependence):
         """Factor both sides once: R_z = G G' and R_s = F F', and permute the rows of F."""
         if w is not None:
             return super()._permuted(z, s, permutations, w)
-        G = _root(self.kernel_z.bind(z), z, None, self.ridge_z)
-        F = _root(self._kernel_s(s).bind(s.values), s.values, None, self.ridge_s)
+        G = _thin_root(self.kernel_z.bind(z), z, self.ridge_z)
+        F = _thin_root(self._kernel_s(s).bind(s.values), s.values, self.ridge_s)
         if min(G.shape[1], F.shape[1]) == 0:
             return z.new_zeros(len(permutations))
         if G.shape[1] > F.shape[1]:  # eigenvalues of the smaller side
@@ -104,13 +104,18 @@ class KernelHGR(Dependence):
 
 def _root(kernel: Kernel, x: Tensor, w: Tensor | None, ridge: float) -> Tensor:
     """Return F ``(n, r)`` with F F' = A (A + ridge)^(-1), A = D^1/2 K~ D^1/2."""
-    thin = pivoted_factor(kernel, x) if w is None and x.dtype == torch.float64 else None
-    if thin is not None:  # A = B B', so that F = B (B'B + ridge)^(-1/2) from a small matrix
-        B = (thin - thin.mean(dim=0)) / len(x) ** 0.5
-        eigenvalues, vectors = torch.linalg.eigh(B.mT @ B)
-        return B @ (vectors / (eigenvalues.clamp_min(0.0) + ridge).sqrt())
     eigenvalues, vectors = torch.linalg.eigh(both_centred(kernel.gram(x, x), w, "biased"))
     shrunk = eigenvalues.clamp_min(0.0)
     shrunk = shrunk / (shrunk + ridge)
     keep = ~(shrunk <= 16 * len(x) * torch.finfo(x.dtype).eps)  # below is rounding; nan is kept
     return vectors[:, keep] * shrunk[keep].sqrt()
+
+
+def _thin_root(kernel: Kernel, x: Tensor, ridge: float) -> Tensor:
+    """Return the same from a thin factor of the Gram matrix, where there is one: A = B B' and B'B is small."""
+    factor = pivoted_factor(kernel, x)
+    if factor is None:
+        return _root(kernel, x, None, ridge)
+    B = (factor - factor.mean(dim=0)).to(x) / len(x) ** 0.5
+    eigenvalues, vectors = torch.linalg.eigh(B.mT @ B)
+    return B @ (vectors / (eigenvalues.clamp_min(0.0) + ridge).sqrt())
