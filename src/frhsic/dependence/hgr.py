@@ -112,7 +112,7 @@ def _root(kernel: Kernel, x: Tensor, w: Tensor | None, ridge: float) -> Tensor:
 
 
 def _thin_root(kernel: Kernel, x: Tensor, ridge: float) -> Tensor:
-    """Return the same from a thin factor of the Gram matrix, where there is one: A = B B' and B'B is small."""
+    """Return the same from a thin factor of the Gram matrix, if there is one: A = B B' and B'B is small."""
     factor = pivoted_factor(kernel, x)
     if factor is None:
         return _root(kernel, x, None, ridge)
