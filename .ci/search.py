@@ -1,10 +1,12 @@
 """Search the built site in a browser, without a network: python .ci/search.py build/site."""
 
+import contextlib
 import shutil
 import sys
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from playwright.sync_api import sync_playwright
 
@@ -14,6 +16,11 @@ class Quiet(SimpleHTTPRequestHandler):
 
     def log_message(self, *args: object) -> None:
         """Print nothing."""
+
+    def copyfile(self, *files: Any) -> None:
+        """Send a file to a browser that may have left the page."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            super().copyfile(*files)
 
 
 chromium = shutil.which("chromium")

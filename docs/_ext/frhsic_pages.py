@@ -94,11 +94,13 @@ def write(path: Path, text: str) -> None:
 def complete_docstring(site: Any, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:  # noqa: ARG001
     """Add "See Also", and escape the bars of |x - y|, which reStructuredText takes for substitutions."""
     own = name.removeprefix("frhsic.")
+    if isinstance(item, dict):  # its docstring is that of dict
+        lines[:] = ["A mapping of names to values, in the order in which they are shown.", ""]
     if related(own) and "See Also" not in lines:
         at = next((i for i, line in enumerate(lines) if line in ("Notes", "Examples")), len(lines))
         lines[at:at] = section(own)
     for i, line in enumerate(lines):
-        if not line.lstrip().startswith((">>>", "...", "|")):
+        if not line.lstrip().startswith((">>>", "...")):
             parts = line.split("``")  # code is left alone
             lines[i] = "``".join(part if k % 2 else part.replace("|", r"\|") for k, part in enumerate(parts))
 
@@ -108,5 +110,6 @@ def setup(site: Any) -> dict[str, bool]:
     folder = Path(site.srcdir) / "reference"
     write_api(folder / "api")
     write_commands(folder / "options.md")
+    site.setup_extension("sphinx.ext.autodoc")
     site.connect("autodoc-process-docstring", complete_docstring, priority=100)  # before numpydoc
     return {"parallel_read_safe": True, "parallel_write_safe": True}
