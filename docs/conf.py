@@ -25,7 +25,7 @@ extensions = [
 ]
 exclude_patterns = ["_ext", "_templates", "reference/datasets/_figures.py", "**/README.md"]
 suppress_warnings = ["config.cache"]  # the gallery's order is a class
-nitpicky = False
+smartquotes = False  # "--query" is an option, not a dash
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "html_image"]
 myst_heading_anchors = 4
@@ -60,6 +60,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/0[1-8]_",  # the others need several processes, or another package
     "ignore_pattern": r"__init__\.py",
     "within_subsection_order": "FileNameSortKey",
+    "default_thumb_file": str(Path(__file__).parent / "figures" / "frontier-adult.png"),
     "show_signature": False,
     "download_all_examples": False,
     "remove_config_comments": True,
