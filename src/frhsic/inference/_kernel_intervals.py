@@ -22,8 +22,9 @@ from frhsic.numerics._permutations import random_orders
 # for HSIC, its normalised form and distance correlation, at correlations 0, 0.18, 0.35 (HSIC = 1/n), 0.5 and
 # 0.8. On the scale of HSIC itself instead of its root it is 0.90 to 0.95.
 _MARGIN = 1.5
-# Draws of the estimate under independence: permutations up to so many rows, the limit of their law above.
-CHANCE_DRAWS, _CHANCE_ROWS = 199, 1_024
+# Draws of the estimate under independence: permutations up to so many rows (of distances, which have no thin
+# factor and cost n^2 each, up to the second number), the limit of their law above.
+CHANCE_DRAWS, _CHANCE_ROWS, _CHANCE_DISTANCES = 199, 1_024, 512
 
 
 def kernel_interval(
@@ -46,7 +47,8 @@ def kernel_interval(
         confidence = f"with confidence {options.confidence_level:g}"
         notes.append(f"At every n, HSIC (not normalised) is at most {number(most)} {confidence}.")
     draws = None
-    if options.chance and plain and n == len(z) <= _CHANCE_ROWS:
+    most = _CHANCE_DISTANCES if isinstance(measure, DistanceCovariance) else _CHANCE_ROWS
+    if options.chance and plain and n == len(z) <= most:
         bound = HSIC(kernel_z, kernel_s, estimator="unbiased")
         draws = bound.permuted(z, s, random_orders(n, CHANCE_DRAWS, options.generator)) / size
     elif options.chance:
