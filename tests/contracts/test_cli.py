@@ -139,10 +139,10 @@ def test_without_lam_a_budget_of_a_tenth_is_kept_and_said(folder, capsys):
     assert float(said[1]) < 11.5
     assert run(shlex.split(f"{line} m --budget 0.5")) == 0
     assert load("m")[-1].budget == 0.5
-    assert "at most 50 %" in capsys.readouterr().out
+    assert "(budget: 50 %)" in capsys.readouterr().out
     assert run(shlex.split(f"{line} m --lam 1")) == 0
     assert load("m")[-1].lam == 1
-    assert "asked" not in capsys.readouterr().out
+    assert "budget" not in capsys.readouterr().out
 
 
 def test_a_budget_that_is_not_kept_is_told(folder, capsys):
