@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import frhsic
 from frhsic.sources import write_table
 
 ROOT = Path(__file__).parents[2]
@@ -142,6 +144,10 @@ def test_every_public_name_has_an_example_and_others_beside_it(monkeypatch):
     import see_also
     from frhsic_pages import PACKAGES
 
+    found = (one.name.removeprefix("frhsic.") for one in pkgutil.walk_packages(frhsic.__path__, "frhsic."))
+    public = {one for one in found if not any(part.startswith("_") for part in one.split("."))}
+    listed = {one for one in public if hasattr(importlib.import_module(f"frhsic.{one}"), "__all__")}
+    assert listed - {"cli"} == set(PACKAGES)  # a command is not an API
     names = [
         f"{package}.{one}"
         for package in PACKAGES

@@ -194,12 +194,12 @@ def is_sortable(kernel: Kernel, width: int) -> bool:
 
 def sortable(kernel: Kernel, x: Tensor) -> Side | None:
     """Return the rows as a line or as labels, where a bound kernel sees them so: then no pairs are formed."""
+    if not is_sortable(kernel, x.shape[1]):
+        return None
     kernel, factor = kernel.unscaled()
     if kernel.by_equality:
         return Labels(x.unique(dim=0, return_inverse=True)[1], factor)
-    if kernel.by_distance and x.shape[1] == 1:
-        return Line(kernel.standard_rows(x.double())[:, 0], factor)
-    return None
+    return Line(kernel.standard_rows(x.double())[:, 0], factor)
 
 
 def centred_products(a: Side, b: Side, w: Tensor) -> Tensor:
