@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks._figures import house_style
 from benchmarks._protocol import SEEDS, Array, Data, Seen, dataset, published, score_of, see, small_parts
 from benchmarks._record import DOCS, Runs
 from frhsic import HSIC
@@ -219,13 +220,14 @@ def tables(runs: Runs, epochs: int) -> dict[str, Any]:
     return summary
 
 
+@house_style(11.0)
 def draw(summary: dict[str, Any], runs: Runs, epochs: int) -> None:
     """Draw both figures."""
     import matplotlib.pyplot as plt
 
     path = DOCS / "figures"
     path.mkdir(exist_ok=True)
-    figure = plt.figure(figsize=(13.0, 8.4), layout="constrained")
+    figure = plt.figure(figsize=(13.0, 8.4))
     axes = figure.subplots(2, len(TITLES), sharey="row")
     for column, (name, title) in enumerate(TITLES.items()):
         rows = [row for row in summary["tightness"] if row["dataset"] == name]
@@ -244,7 +246,7 @@ def draw(summary: dict[str, Any], runs: Runs, epochs: int) -> None:
     for row in axes:
         handles = {label: handle for axis in row for handle, label in zip(*_legend(axis), strict=True)}
         row[-1].legend(
-            list(handles.values()), list(handles), fontsize=8, frameon=False, loc="upper left",
+            list(handles.values()), list(handles), loc="upper left",
             bbox_to_anchor=(1.0, 1.0),
         )  # fmt: skip
     figure.savefig(path / "bounds.png", dpi=130)
@@ -274,7 +276,7 @@ def _draw_by_lam(axis: Any, rows: list[dict[str, Any]]) -> None:
         line("published_lhs_max", "anchors: largest variance as published", "#009E73", "x", ":")
     line("lhs_mean", "anchors: mean variance", "#CC79A7", "v", ":")
     axis.set_xlabel("lambda in training")
-    axis.grid(True, which="major", alpha=0.3)
+    axis.grid(True)
 
 
 def _draw_by_m(axis: Any, run: dict[str, Any]) -> None:
@@ -309,12 +311,12 @@ def _draw_by_m(axis: Any, run: dict[str, Any]) -> None:
     axis.axvline(run["m_s"], color="#D55E00", lw=0.8, alpha=0.6)
     axis.text(
         run["m_s"], 0.97, f"the paper's m: {rows[run['m_s'] - 1]['paper_bound']:.0f} ", color="#D55E00",
-        fontsize=8, rotation=90, ha="right", va="top", transform=axis.get_xaxis_transform(),
+        rotation=90, ha="right", va="top", transform=axis.get_xaxis_transform(),
     )  # fmt: skip
     axis.set_ylim(0.005, 5.0)  # the bound leaves the picture: no head of norm one has a gap above one
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_xlabel("m, directions of S resolved")
-    axis.grid(True, which="major", alpha=0.3)
+    axis.grid(True)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from benchmarks._figures import house_style
 from benchmarks._protocol import SEEDS, Array, dataset
 from benchmarks._record import DOCS, Runs
 from frhsic import GDP, HSIC, FRHSICClassifier, FRHSICRegressor, Penalty, Training
@@ -266,6 +267,7 @@ def _frontier(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
+@house_style(9.0)
 def _draw(runs: list[dict[str, Any]]) -> None:
     """Draw asked against obtained, and the frontier of both forms, for each dataset."""
     import matplotlib as mpl
@@ -308,14 +310,13 @@ def _draw(runs: list[dict[str, Any]]) -> None:
             curve = sorted(pair for pair in curve if pair[0] > 0.02)
             bottom.plot(*zip(*curve, strict=True), style, color=colour, ms=4, lw=1, label=label)
         bottom.set_xscale("log")
-        bottom.set_xticks([0.05, 0.1, 0.2, 0.5, 1.0], ["5%", "10%", "20%", "50%", "100%"], fontsize=8)
+        bottom.set_xticks([0.05, 0.1, 0.2, 0.5, 1.0], ["5%", "10%", "20%", "50%", "100%"])
         bottom.minorticks_off()
         bottom.set_xlabel("dependence left, held in")
     axes[0, 0].set_ylabel("dependence left")
     axes[1, 0].set_ylabel("$R^2$ (Crime) or accuracy, held out")
-    axes[0, 0].legend(frameon=False, fontsize=8)
-    axes[1, 0].legend(frameon=False, fontsize=8)
-    figure.tight_layout()
+    axes[0, 0].legend(frameon=False)
+    axes[1, 0].legend(frameon=False)
     path = DOCS / "figures" / "budgets.png"
     figure.savefig(path, dpi=150)
     plt.close(figure)

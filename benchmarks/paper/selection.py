@@ -18,6 +18,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks._figures import house_style
 from benchmarks._protocol import (
     SEEDS,
     Array,
@@ -252,11 +253,12 @@ def _told(cell: dict[str, Any]) -> str:
     return f"{cell['lam']:g} ({cell['gdp']:.3f}, {performance}, {cell['r2']:.2f})"
 
 
+@house_style(11.0)
 def draw(runs: Runs, names: list[str], epochs: int) -> None:
     """Draw p-values, dependence with its upper limit, and what each rule chooses, against lambda."""
     import matplotlib.pyplot as plt
 
-    figure = plt.figure(figsize=(13.0, 10.0), layout="constrained")
+    figure = plt.figure(figsize=(13.0, 10.0))
     axes = figure.subplots(
         3, len(names), sharey="row", sharex=True, height_ratios=(1.0, 1.0, 0.8), squeeze=False
     )
@@ -275,9 +277,9 @@ def draw(runs: Runs, names: list[str], epochs: int) -> None:
         axes[0, column].set_title(TITLES.get(name, f"Crime, S = {name.partition('-')[2]}"))
     axes[0, 0].set_ylabel("p-value, at most 1,000\nvalidation rows")
     axes[1, 0].set_ylabel("dependence, all validation rows")
-    axes[0, -1].legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    axes[1, -1].legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    axes[2, -1].legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes[1, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes[2, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     path = DOCS / "figures"
     path.mkdir(exist_ok=True)
     figure.savefig(path / "selection.png", dpi=130)
@@ -299,7 +301,7 @@ def _draw_pvalues(axis: Any, by_repeat: dict[int, list[dict[str, Any]]]) -> None
             )  # fmt: skip
     axis.axhline(ALPHA, color="#000000", lw=0.8, ls="--", label="0.05")
     axis.set_ylim(0.7e-4, 1.5)
-    axis.grid(True, which="major", alpha=0.3)
+    axis.grid(True)
 
 
 def _draw_limits(axis: Any, by_repeat: dict[int, list[dict[str, Any]]]) -> None:
@@ -324,7 +326,7 @@ def _draw_limits(axis: Any, by_repeat: dict[int, list[dict[str, Any]]]) -> None:
     axis.set_ylim(-2e-4, 1.0)
     for tolerance, style in ((0.01, ":"), (0.05, "--")):
         axis.axhline(tolerance, color="#000000", lw=0.9, ls=style, label=f"tolerance {tolerance:g}")
-    axis.grid(True, which="major", alpha=0.3)
+    axis.grid(True)
 
 
 def _draw_choices(
@@ -346,11 +348,11 @@ def _draw_choices(
     axis.set_yticks(range(len(titles)), titles)
     axis.set_ylim(len(titles) - 0.4, -0.6)
     axis.axvline(1e3, color="#999999", lw=0.8)
-    axis.text(nowhere, -0.55, "none", ha="center", va="bottom", fontsize=8)
+    axis.text(nowhere, -0.55, "none", ha="center", va="bottom")
     axis.set_xscale("log")
     axis.set_xlim(5e-3, 5e3)
     axis.set_xlabel("lambda chosen")
-    axis.grid(True, which="major", alpha=0.3)
+    axis.grid(True)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import frhsic.baselines
+from benchmarks._figures import house_style
 from benchmarks._protocol import published
 from benchmarks._record import RESULTS, provenance, write
 from benchmarks._simulate import BLUE, GREEN, ORANGE, figure_path
@@ -203,7 +204,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
     sizes = [int(key.rpartition(" ")[2]) for key in result["epoch"]]
     cells = list(result["epoch"].values())
-    with plt.rc_context({"font.size": 8}):
+    with house_style():
         figure, (left, right) = plt.subplots(
             1, 2, figsize=(7.2, 3.7), width_ratios=(1.25, 1), layout="constrained"
         )
@@ -226,10 +227,10 @@ def draw(result: dict[str, Any], path: Path) -> None:
         left.set(xlabel="rows n", ylabel="seconds for an epoch")
         left.set_xticks(sizes, [f"{n / 1000:g}k" for n in sizes])
         left.minorticks_off()
-        left.grid(True, alpha=0.3)
+        left.grid(True)
         low, high = left.get_ylim()
         left.set_ylim(low, high * (high / low) ** 0.55)  # room for the legend
-        left.legend(fontsize=6.5, frameon=False, loc="upper left", ncols=2, columnspacing=1.0)
+        left.legend(fontsize=6.5, loc="upper left", ncols=2, columnspacing=1.0)
         last = sorted(cells[-1].items(), key=lambda item: item[1]["over Unfair"])
         ratios = [cell["over Unfair"] for _, cell in last]
         bars = right.barh(

@@ -24,6 +24,7 @@ import torch
 from scipy import stats
 from scipy.spatial.distance import pdist
 
+from benchmarks._figures import house_style
 from benchmarks._protocol import published_law
 from benchmarks._record import RESULTS, Runs
 from benchmarks._simulate import (
@@ -612,6 +613,7 @@ def show(summary: dict[str, Any]) -> None:
         print(f"speed: {row}")
 
 
+@house_style(10.0)
 def draw_level(summary: dict[str, Any], path: Path) -> None:
     """Draw null rejection rates by n and bandwidth: ours, the gamma law, the published threshold."""
     import matplotlib.pyplot as plt
@@ -624,7 +626,7 @@ def draw_level(summary: dict[str, Any], path: Path) -> None:
         (("gamma",), "gamma law, 2007 moments", 0.10),
         (("published",), "published threshold", 1.06),
     )
-    figure, axes = plt.subplots(3, 3, figsize=(10.5, 8.4), sharex=True, sharey="row", layout="constrained")
+    figure, axes = plt.subplots(3, 3, figsize=(10.5, 8.4), sharex=True, sharey="row")
     for place, (methods, title, highest) in enumerate(titles):
         line = axes[place]
         for axis, n in zip(line, SIZES, strict=True):
@@ -673,16 +675,17 @@ def draw_level(summary: dict[str, Any], path: Path) -> None:
         Line2D([], [], color="0.4", lw=0.8, ls="--", label="asked: 0.05 (large marks)"),
         Line2D([], [], color="0.4", lw=0.8, ls=":", label="asked: 0.01 (small marks)"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    figure.legend(handles=handles, loc="outside lower center", ncols=5)
     figure.savefig(path, dpi=130)
     plt.close(figure)
 
 
+@house_style(10.0)
 def draw_power(summary: dict[str, Any], path: Path) -> None:
     """Draw power by shape and method, and below it the equivalence test."""
     import matplotlib.pyplot as plt
 
-    figure = plt.figure(figsize=(11.0, 7.6), layout="constrained")
+    figure = plt.figure(figsize=(11.0, 7.6))
     parts: Any = figure.subfigures(2, 1, height_ratios=(1.15, 1.0))
     top, bottom = parts
     axes = top.subplots(1, 4, sharey=True)
@@ -701,9 +704,9 @@ def draw_power(summary: dict[str, Any], path: Path) -> None:
                 axis.plot(row["power"], y, marker, color=colour, mfc=face, markersize=5.5)
         axis.set_xlim(-0.03, 1.03)
         axis.set_yticks(range(len(METHODS)), reversed(METHODS))
-        axis.set_title(f"{shape}: {strengths[0]} (filled), {strengths[1]}", fontsize=9)
+        axis.set_title(f"{shape}: {strengths[0]} (filled), {strengths[1]}")
         axis.set_xlabel("power at level 0.05")
-        axis.grid(True, axis="x", alpha=0.3)
+        axis.grid(False, axis="y")
     top.suptitle(
         f"Independence tests, n = {POWER_ROWS}, {PERMUTATIONS} permutations, with 95 % limits "
         "(blue: frhsic, orange: hyppo and dcor)",
@@ -726,13 +729,13 @@ def draw_power(summary: dict[str, Any], path: Path) -> None:
                 label = f"n = {n:,}, Z and S {'at ' + truth if style == '-' else 'independent'}"
                 axis.errorbar(at, rates, error, color=colour, ls=style, marker=marker, capsize=2, label=label)
         axis.axhline(0.05, color=RED, lw=0.9, ls=":", label="0.05")
-        axis.set_title(f"tolerance on {measure}", fontsize=9)
+        axis.set_title(f"tolerance on {measure}")
         axis.set_xlabel("correlation at which the dependence equals the tolerance")
         axis.set_ylim(-0.03, 1.03)
-        axis.grid(True, alpha=0.3)
+        axis.grid(True)
     axes[0].set_ylabel("share called below the tolerance")
     handles, labels = axes[0].get_legend_handles_labels()
-    bottom.legend(handles, labels, fontsize=8, frameon=False, loc="outside lower center", ncols=5)
+    bottom.legend(handles, labels, loc="outside lower center", ncols=5)
     bottom.suptitle(
         "Equivalence test: the null hypothesis is dependence of at least the tolerance", fontsize=10
     )

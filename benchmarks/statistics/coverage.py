@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from benchmarks._figures import house_style
 from benchmarks._record import RESULTS
 from benchmarks._simulate import (
     BLUE,
@@ -262,13 +263,14 @@ def summarise(runs: list[Task]) -> list[dict[str, Any]]:
     return rows
 
 
+@house_style(11.0)
 def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw coverage with its binomial limits, a panel for each regime; mean widths stand beside."""
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
 
     names = list(TARGETS)
-    figure, axes = plt.subplots(1, 4, figsize=(13.0, 5.6), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(1, 4, figsize=(13.0, 5.6), sharex=True, sharey=True)
     lowest = min([0.9, *(row["coverage_95"][0] for row in rows)])
     for axis, regime in zip(axes, REGIMES, strict=True):
         for n, colour, marker, shift in zip(SIZES, (ORANGE, BLUE), ("s", "o"), (0.17, -0.17), strict=True):
@@ -295,7 +297,7 @@ def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
         )
         axis.set_xlabel("coverage")
         axis.set_yticks(range(len(names)), reversed(names))
-        axis.grid(True, axis="x", alpha=0.3)
+        axis.grid(False, axis="y")
     handles = [
         Line2D(
             [], [], ls="-", marker=marker, color=colour, label=f"n = {n:,}, 95 % limits; number: mean width"
@@ -314,7 +316,7 @@ def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
         ),
         Line2D([], [], color="0.4", lw=0.9, ls="--", label="asked: 0.95"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=130)
     plt.close(figure)
 

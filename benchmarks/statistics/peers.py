@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from scipy import stats
 
+from benchmarks._figures import house_style
 from benchmarks._record import RESULTS, provenance, write
 from benchmarks._simulate import BLUE, ORANGE, SKY, Array, figure_path, rng
 from frhsic import GDP, HSIC
@@ -366,10 +367,11 @@ WORDS = {"raw": "peer, age as it is", "groups": "peer, age in groups", "ours": "
 MARKERS = {"raw": "s", "groups": "D", "ours": "o"}
 
 
+@house_style(11.0)
 def draw(rows: list[dict[str, Any]], *, quick: bool) -> None:
     """Draw the tables, and below each what can be told apart from independence."""
     plt = importlib.import_module("matplotlib.pyplot")
-    figure = plt.figure(figsize=(13.5, 9.6), layout="constrained")
+    figure = plt.figure(figsize=(13.5, 9.6))
     grid = figure.add_gridspec(2, 4, height_ratios=(1.0, 2.6))
     order = {"decisions": 0, "probabilities": 1}, {"raw": 0, "groups": 1, "ours": 2}
     rows = sorted(rows, key=lambda row: (order[0][row["of"]], order[1][row["age"]]))

@@ -294,6 +294,10 @@ def test_a_wide_z_of_many_rows_is_certified_on_fewer_of_them_and_says_so(monkeyp
     certificate = quick(z, s)
     assert certificate.n == 200
     assert any("All bounds are on 200 random rows of 400" in note for note in certificate.notes)
+    whole, fewer = quick(z[:200], s[:200]), quick(z[:200], s[:200], max_rows=80)  # tile by tile
+    assert fewer.hsic == pytest.approx(whole.hsic, rel=1e-9)
+    assert fewer.hsic < 0.1
+    assert fewer.bound("population").value == pytest.approx(whole.bound("population").value, rel=1e-9)
 
 
 def test_m_outside_the_directions_of_s_is_refused():

@@ -223,8 +223,13 @@ if __name__ == "__main__":
 # What the tests compare it with
 
 
+_FOUND = {}  # pytest makes a fixture again whenever its parameter changes
+
+
 @pytest.fixture(scope="module", params=sorted(SHARDS), ids="{} processes".format)
 def found(request, tmp_path_factory):
+    if request.param in _FOUND:
+        return _FOUND[request.param]
     folder = tmp_path_factory.mktemp("processes")
     command = [
         sys.executable,
@@ -238,7 +243,8 @@ def found(request, tmp_path_factory):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
-    return load_file(folder / "found")
+    _FOUND[request.param] = load_file(folder / "found")
+    return _FOUND[request.param]
 
 
 def near(actual, expected, tolerance):

@@ -682,7 +682,7 @@ def test_routing_brings_sensitive_features_and_weights_into_a_search_within_cros
         (
             {"dependence": EIPM(), "tolerance": 0.1},
             TypeError,
-            r"'dependence' must be HSIC, DistanceCovariance or GDP\. Got EIPM\.",
+            r"'dependence' must be HSIC, DistanceCovariance, GDP or ScoreGap\. Got EIPM\.",
         ),
         (
             {"rule": first_not_rejected},

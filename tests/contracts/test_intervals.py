@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from frhsic._text import number
+from frhsic.data import to_matrix
 from frhsic.dependence import EIPM, GDP, HSIC, BinnedMMD, DistanceCovariance
 from frhsic.inference import (
     _eipm_intervals,
@@ -17,6 +19,7 @@ from frhsic.inference import (
     conditional_curve,
     confidence_interval,
 )
+from frhsic.inference.bounds._bounds import population_bound
 from frhsic.kernels import Gaussian
 from tests.helpers import gaussian_pair as pair
 
@@ -97,6 +100,13 @@ def test_a_negative_estimate_is_inside_and_explained():
 def test_a_normalised_interval_ends_at_one():
     _, s = pair()
     assert interval(s, s, HSIC(normalized=True)).high == 1.0
+
+
+def test_the_bound_at_every_n_is_that_of_the_biased_hsic():
+    z, s = pair()
+    fixed = HSIC(Gaussian(1.0), Gaussian(1.0))
+    most = population_bound(float(fixed(to_matrix(z), to_matrix(s))), len(z), 0.05, 1.0)
+    assert f"at most {number(most)} with confidence 0.95" in str(interval(z, s, fixed))
 
 
 def test_the_bound_at_every_n_is_given_for_kernels_fixed_beforehand_and_within_zero_and_one_only():

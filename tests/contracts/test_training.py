@@ -648,6 +648,15 @@ CHECKPOINTED = {
 }
 
 
+def test_a_checkpoint_keeps_numbers_that_are_not_finite(tmp_path):
+    """The best loss of a run that has none yet is infinite."""
+    file = checkpoint.Checkpoint(tmp_path / "file", {"seed": 1})
+    file.write({"best": torch.tensor([math.inf, math.nan])}, {})
+    tensors, _ = file.read()
+    assert tensors["best"][0] == math.inf
+    assert tensors["best"][1].isnan()
+
+
 def checkpointed(name, path, often=1, **changes):
     options = {**CHECKPOINTED[name], **changes}
     training = Training(

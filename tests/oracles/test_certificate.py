@@ -523,6 +523,28 @@ def test_worst_at_full_resolution_is_the_largest_spread_of_a_head_when_z_is_s():
     assert worst.rms == pytest.approx(math.sqrt(float(spectrum.eigenvalues[0])), rel=1e-9)
 
 
+def test_leading_directions_of_many_rows_are_those_of_all_eigenvectors():
+    s = torch.tensor(np.random.default_rng(3).normal(size=(600, 3)))
+    L = centred_gram(Gaussian(0.7), s) / 600
+    lam, E = torch.linalg.eigh(L)
+    spectrum = directions(Gaussian(0.7), s)
+    assert spectrum.vectors.shape == (600, 64)
+    assert spectrum.rank == int((lam > 1e-10 * lam[-1]).sum()) > 64
+    assert spectrum.trace == pytest.approx(float(L.trace()), rel=1e-9)
+    assert spectrum.eigenvalues.numpy() == pytest.approx(lam.flip(0)[:64].numpy(), rel=1e-9)
+    overlaps = (spectrum.vectors * E.flip(1)[:, :64]).sum(dim=0).abs()
+    assert overlaps.numpy() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_leading_directions_of_repeated_rows_are_eigenvectors():
+    s = torch.tensor(np.random.default_rng(3).normal(size=(150, 3))).repeat_interleave(4, dim=0)
+    kernel = Gaussian(1e-3)  # 149 equal eigenvalues
+    spectrum = directions(kernel, s)
+    L, E = centred_gram(kernel, s) / 600, spectrum.vectors
+    assert (E.mT @ E - torch.eye(64)).abs().max() < 1e-9
+    assert (L @ E - E * spectrum.eigenvalues).abs().max() < 1e-9
+
+
 def test_a_matern_kernel_is_certified_with_its_own_lipschitz_constant():
     z, s = sample()
     kernel = Matern(2.0)

@@ -11,6 +11,7 @@ from frhsic.dependence.dcov import Labels, Line, centred_diagonal, centred_produ
 from frhsic.inference import _embedding
 from frhsic.inference._embedding import embedding
 from frhsic.kernels import Gaussian, Linear
+from frhsic.numerics._products import pair_rows
 
 
 def sample(n, d=3, seed=0):
@@ -36,6 +37,20 @@ def test_with_linear_kernels_everything_is_an_explicit_covariance_matrix():
     assert result.each.zs.numpy() == pytest.approx(a @ C)
     assert result.eigenvalues[:6].numpy() == pytest.approx(np.linalg.eigvalsh(covariance)[::-1], abs=1e-12)
     assert result.rest == pytest.approx(0.0, abs=1e-12)
+
+
+def test_pairs_of_rows_tile_by_tile_are_those_of_whole_matrices():
+    z, s = (torch.tensor(x) for x in sample(600))
+    w = torch.rand(600, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    w /= w.sum()
+    kernels = Gaussian(1.3), Gaussian(0.8)
+    rows = pair_rows(kernels, (z, s), w)
+    centre = torch.eye(600, dtype=torch.float64) - w
+    K, L = (centre @ kernel.gram(x, x) @ centre.mT for kernel, x in zip(kernels, (z, s), strict=True))
+    for found_here, twin in zip(rows[:3], ((K * L) @ w, (K * K) @ w, (L * L) @ w), strict=True):
+        assert found_here.numpy() == pytest.approx(twin.numpy(), rel=1e-10)
+    assert rows.diagonal_z.numpy() == pytest.approx(K.diagonal().numpy(), rel=1e-10)
+    assert rows.diagonal_s.numpy() == pytest.approx(L.diagonal().numpy(), rel=1e-10)
 
 
 def test_errors_have_the_law_of_multiplier_sums_of_explicit_features():

@@ -117,12 +117,18 @@ def test_pairings_of_few_units_are_those_of_all_permutations(whole):
     assert len(apart.argmin(dim=1).unique()) == 24
 
 
-def test_pairings_keep_mean_and_covariance_when_large_units_are_taken_out():
+@pytest.mark.parametrize("both", [False, True])
+def test_pairings_keep_mean_and_covariance_when_large_units_are_taken_out(both):
     rng = np.random.default_rng(0)
     n, count = 1_000, 20_000
     G, F = (torch.tensor(rng.standard_t(2, size=(n, 2))) for _ in range(2))
+    if both:  # large ones on either side, of which some meet in most draws
+        G, F = (torch.tensor(rng.normal(size=(n, 2))) for _ in range(2))
+        G[:30] *= 8.0
+        F[-30:] *= 8.0
     pairing = Pairing(PairingSide.of(G, (2,)), PairingSide.of(F, (2,)))
-    assert 0 < len(pairing.large_z) + len(pairing.large_s) < n // 2
+    assert 0 < pairing.n_large < n // 2
+    assert min(len(pairing.large_z), len(pairing.large_s)) > 0 or not both
     (draws,) = pairing.draw(count, seeded())
     G, F = G - G.mean(dim=0), F - F.mean(dim=0)
     covariance = torch.kron(G.mT @ G, F.mT @ F) / (n - 1)

@@ -106,10 +106,11 @@ def naive_moments(K, L):
     )
 
 
-@pytest.mark.parametrize("strip", [500, 7])
+@pytest.mark.parametrize("whole", [500, 7])  # above, strips of 7 rows
 @pytest.mark.parametrize("name", KERNELS)
-def test_null_moments_are_those_of_gretton_et_al(name, strip, monkeypatch):
-    monkeypatch.setattr(_gamma, "_STRIP", strip)
+def test_null_moments_are_those_of_gretton_et_al(name, whole, monkeypatch):
+    monkeypatch.setattr(_gamma, "_WHOLE", whole)
+    monkeypatch.setattr(_gamma, "_STRIP", 7)
     k, ell, kernel_z, kernel_s = KERNELS[name]
     z, s = sample(23, d=2)
     moments = null_moments(torch.tensor(z), torch.tensor(s)[:, None], kernel_z, kernel_s)

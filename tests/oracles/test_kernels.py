@@ -266,6 +266,14 @@ def test_matern_of_another_smoothness_is_refused():
         Matern(nu=0.5)
 
 
+@pytest.mark.parametrize("columns", [2, 6])
+def test_a_product_of_gaussians_can_be_mapped_over_models(columns):
+    x = torch.randn(3, 9, columns, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    product = OnColumns(Gaussian(1.0), (0,)) * OnColumns(Gaussian(2.0), tuple(range(1, columns)))
+    mapped = torch.func.vmap(lambda one: product.gram(one, one))(x)
+    assert torch.allclose(mapped, product.gram(x, x), rtol=1e-14)
+
+
 def test_a_product_of_gaussians_takes_one_exponential_and_is_the_same_product():
     x = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     x[0, 0] = 1e6  # an outlier must not cost the others their digits

@@ -6,8 +6,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from benchmarks._figures import house_style
 from benchmarks.paper import synthetic as task
-from benchmarks.paper.reproduction._draw import PAGE, THEIRS, house_style, look
+from benchmarks.paper.reproduction._draw import PAGE, THEIRS, look
 from benchmarks.paper.reproduction._text import markdown
 
 Row = dict[str, Any]

@@ -7,9 +7,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from benchmarks._figures import house_style
 from benchmarks._record import RESULTS
 from benchmarks.paper import opportunity, several
-from benchmarks.paper.reproduction._draw import PAGE, THEIRS, house_style, look
+from benchmarks.paper.reproduction._draw import PAGE, THEIRS, look
 from benchmarks.paper.reproduction._text import TITLES, markdown
 
 Row = dict[str, Any]

@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from scipy import stats
 
+from benchmarks._figures import house_style
 from benchmarks._protocol import Array, published
 from benchmarks._record import RESULTS
-from benchmarks.paper.reproduction._draw import PAGE, house_style, look
+from benchmarks.paper.reproduction._draw import PAGE, look
 from benchmarks.statistics.convergence import slope
 from frhsic import EIPM, HSIC
 

@@ -7,8 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from benchmarks._figures import house_style
 from benchmarks.paper._methods import CONTENDERS
-from benchmarks.paper.reproduction._draw import PAGE, THEIRS, house_style, look
+from benchmarks.paper.reproduction._draw import PAGE, THEIRS, look
 from benchmarks.paper.reproduction._text import TITLES, markdown
 from benchmarks.paper.reproduction.comparison import (
     FILES,

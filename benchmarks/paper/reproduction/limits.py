@@ -9,11 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks._figures import house_style
 from benchmarks._protocol import published
 from benchmarks._record import RESULTS
 from benchmarks._simulate import BLUE, GREEN
 from benchmarks.paper import bounds, selection
-from benchmarks.paper.reproduction._draw import PAGE, THEIRS, house_style
+from benchmarks.paper.reproduction._draw import PAGE, THEIRS
 from benchmarks.paper.reproduction.estimation import JOINT, log_slope
 
 TITLES = {

@@ -8,9 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks._figures import house_style
 from benchmarks._protocol import Array, published
 from benchmarks._record import RESULTS
-from benchmarks.paper.reproduction._draw import PAGE, THEIRS, house_style, look
+from benchmarks.paper.reproduction._draw import PAGE, THEIRS, look
 from benchmarks.paper.reproduction.estimation import CONDITIONAL, JOINT, log_slope
 from benchmarks.speed.highdim import summary as highdim_summary
 

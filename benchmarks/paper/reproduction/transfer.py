@@ -6,11 +6,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from benchmarks._figures import house_style
 from benchmarks._protocol import published
 from benchmarks._record import read_rows
 from benchmarks.paper import heads, sweep
 from benchmarks.paper._methods import CONTENDERS
-from benchmarks.paper.reproduction._draw import PAGE, house_style, look
+from benchmarks.paper.reproduction._draw import PAGE, look
 from benchmarks.paper.reproduction._text import TITLES, markdown, plus_minus
 from benchmarks.paper.reproduction.comparison import committed
 

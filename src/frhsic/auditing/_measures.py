@@ -154,10 +154,11 @@ def _kernel_hgr(subject: Subject) -> Estimate:
         kept = rows.w.multinomial(min(_HGR_ROWS, int((rows.w > 0).sum()) // 2), generator=generator)
     z, s, n = rows.z[kept], rows.s[kept], len(kept)
     measure = KernelHGR().calibrate(z, s, generator, freeze=True)
-    orders = torch.stack([torch.randperm(n, generator=generator) for _ in range(_PERMUTATIONS)])
-    null = measure.permuted(z, s, orders)
+    orders = [torch.randperm(n, generator=generator) for _ in range(_PERMUTATIONS)]
+    found, *permuted = measure.permuted(z, s, torch.stack([torch.arange(n), *orders]))
+    null = torch.stack(permuted)
     return Estimate(
-        estimate=float(measure(z, s)),
+        estimate=float(found),
         measure="kernel HGR",
         chance=float(null.mean()),
         chance_high=float(null.quantile(rows.settings.confidence_level)),

@@ -88,9 +88,9 @@ class KernelHGR(Dependence):
         F = _thin_root(self._kernel_s(s).bind(s.values), s.values, self.ridge_s)
         if min(G.shape[1], F.shape[1]) == 0:
             return z.new_zeros(len(permutations))
-        if G.shape[1] > F.shape[1]:  # eigenvalues of the smaller side
+        if G.shape[1] < F.shape[1]:  # the thinner side is permuted, and has the eigenvalues
             G, F, permutations = F, G, permutations.argsort(dim=1)
-        squares = [M @ M.mT for M in (G.mT @ F[order] for order in permutations)]
+        squares = [M @ M.mT for M in (F[order].mT @ G for order in permutations)]
         return torch.linalg.eigvalsh(torch.stack(squares))[:, -1].clamp(0.0, 1.0).sqrt()
 
     def _calibrated(

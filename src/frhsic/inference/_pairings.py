@@ -111,7 +111,7 @@ class Pairing:
         noise = torch.randn((count, *size), generator=generator, dtype=torch.float64)
         parts_z, parts_s = self.root_z.split(self.z.widths), self.root_s.split(self.s.widths)
         if self.n_large == 0:
-            return [a @ noise @ b.mT / (n - 1) ** 0.5 for a, b in zip(parts_z, parts_s, strict=True)]
+            return [(a @ noise @ b.mT).div_((n - 1) ** 0.5) for a, b in zip(parts_z, parts_s, strict=True)]
         m_z, m_s = len(self.large_z), len(self.large_s)
         rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
         images = _distinct(rng, n, m_z, count)  # the units of s that the large ones of z meet

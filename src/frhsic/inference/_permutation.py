@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -131,12 +132,10 @@ def limit_values(
             total[k, 0] += stratum.share * observed.square().sum()
         step = max(1, _CHUNK // sum(pairing.cost for pairing in pairings))
         for part in torch.arange(1, count + 1).split(step):
-            draws = [
-                torch.stack(sums).sum(dim=0)
-                for sums in zip(*(pairing.draw(len(part), generator) for pairing in pairings), strict=True)
-            ]
-            for k, draw in enumerate(draws):
-                total[k, part] += stratum.share * ((draw + fixed[k]) / n).square().sum(dim=(1, 2))
+            draws = zip(*(pairing.draw(len(part), generator) for pairing in pairings), strict=True)
+            for k, sums in enumerate(draws):
+                draw = functools.reduce(torch.add, sums)
+                total[k, part] += stratum.share * draw.add(fixed[k]).div_(n).square_().sum(dim=(1, 2))
     return total
 
 

@@ -170,12 +170,8 @@ class Kernel(ABC):
 
     @property
     def is_exponential(self) -> bool:
-        """Whether ``log_gram`` is known: products of such kernels take one exponential, not one for each."""
+        """Whether it is exp(-|x - y|^2 / 2) of ``standard_rows``: then so are products of such kernels."""
         return False
-
-    def log_gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the logarithm of the Gram matrix, shape ``(..., n, m)``."""
-        raise NotImplementedError(f"{type(self).__name__} has no logarithm.")
 
     def tiles(self, x: Tensor) -> Tiles:
         """Return a function of two ranges of rows that evaluates that block of the Gram matrix of x.

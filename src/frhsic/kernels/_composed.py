@@ -19,7 +19,7 @@ from frhsic.kernels._base import Columns, Factors, Kernel, Parts, Tiles
 from frhsic.kernels._gaussian import least_exponent
 from frhsic.kernels._plain import Delta
 from frhsic.kernels._radial import Gaussian
-from frhsic.kernels.scale import Rule, held
+from frhsic.kernels.scale import Rule, distances, held
 from frhsic.kernels.spectral import Term
 
 
@@ -130,6 +130,24 @@ class Sum(_Pair):
         return [*self.left.terms(columns, factor, name), *self.right.terms(columns, factor, name)]
 
 
+# Up to so many columns are quicker subtracted one by one.
+_FEW_COLUMNS = 4
+
+
+def _decay(a: Tensor, b: Tensor) -> Tensor:
+    """Return exp(-|a_i - b_j|^2 / 2), exactly one for equal rows: sensitive columns have far-off codes."""
+    if a.shape[-1] > _FEW_COLUMNS:
+        E = distances(a, b)
+        E = E.mul_(E).mul_(-0.5)
+    else:
+        gap = a[..., :1] - b[..., :1].mT
+        E = gap.mul_(gap).mul_(-0.5)
+        for j in range(1, a.shape[-1]):
+            gap = a[..., j : j + 1] - b[..., j : j + 1].mT
+            E.sub_(gap.mul_(gap), alpha=0.5)
+    return held(E, least_exponent(a)).exp_()
+
+
 class Product(_Pair):
     """The product of two kernels, written ``k * l``: the kernel of the tensor product of their spaces.
 
@@ -147,20 +165,25 @@ class Product(_Pair):
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the entrywise product of both Gram matrices, shape ``(..., n, m)``."""
-        return self.log_gram(a, b).exp_() if self.is_exponential else super().gram(a, b)
+        if not self.is_exponential or a.requires_grad or b.requires_grad:
+            return super().gram(a, b)
+        return _decay(self.standard_rows(a), self.standard_rows(b))
 
     @property
     def is_exponential(self) -> bool:
         """Whether both are."""
         return self.left.is_exponential and self.right.is_exponential
 
-    def log_gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the sum of both logarithms, shape ``(..., n, m)``."""
-        return held(self.left.log_gram(a, b) + self.right.log_gram(a, b), least_exponent(a))
+    def standard_rows(self, x: Tensor) -> Tensor:
+        """Return the rows of both side by side: squared distances add up."""
+        return torch.cat((self.left.standard_rows(x), self.right.standard_rows(x)), dim=-1)
 
     def tiles(self, x: Tensor) -> Tiles:
         """Return the product of both blocks."""
-        return Kernel.tiles(self, x) if self.is_exponential else super().tiles(x)
+        if not self.is_exponential or x.requires_grad:
+            return super().tiles(x)
+        x = self.standard_rows(x)
+        return lambda rows, columns: _decay(x[..., rows, :], x[..., columns, :])
 
     @property
     def fixed(self) -> bool:
@@ -285,9 +308,9 @@ class OnColumns(_Composed):
         """Whether the kernel inside is."""
         return self.kernel.is_exponential
 
-    def log_gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the logarithm of the Gram matrix of the chosen columns, shape ``(..., n, m)``."""
-        return self.kernel.log_gram(self._take(a), self._take(b))
+    def standard_rows(self, x: Tensor) -> Tensor:
+        """Return the rows of the kernel inside on the chosen columns."""
+        return self.kernel.standard_rows(self._take(x))
 
     def inner(self, x: Tensor, M: Tensor, factor: float = 1.0) -> Tensor:
         """Return the form of the kernel inside on the chosen columns, shape ``(...)``."""

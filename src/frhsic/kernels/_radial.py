@@ -134,7 +134,8 @@ class _Radial(Kernel, ABC):
         return variance**0.5 * scale.stretch(self.whiten) / float(self.bandwidth)
 
     def standard_rows(self, x: Tensor) -> Tensor:
-        return self._rows(x) * self._rate() ** 0.5
+        rate = self._rate()  # first: it raises for what is still a rule
+        return self._rows(x) * rate**0.5
 
     @property
     def plain_rate(self) -> float | None:
@@ -176,11 +177,6 @@ class Gaussian(_Radial):
         return exponent(a, b, rate, least_exponent(a)).exp_()
 
     is_exponential = True
-
-    def log_gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return -|a_i - b_j|^2 / (2 bandwidth^2), shape ``(..., n, m)``."""
-        rows = self._rows(a)
-        return exponent(rows, rows if b is a else self._rows(b), self._rate(), least_exponent(rows))
 
     def tiles(self, x: Tensor) -> Tiles:
         """Return blocks that cost one matrix product and one exponential each.

@@ -21,7 +21,7 @@ from frhsic.kernels import Kernel
 from frhsic.numerics._centering import Estimator
 
 # Rows of a tile of Gram matrices.
-_TILE = 128
+_TILE = 256
 
 
 def debiased(biased: Tensor, product: Tensor, mean_z: Tensor, mean_s: Tensor, rows: Tensor) -> Tensor:
@@ -94,23 +94,31 @@ class Rows(NamedTuple):
 def pair_rows(kernels: Sequence[Kernel], pair: Sequence[Tensor], w: Tensor) -> Rows:
     """Return the rows under bound kernels, from all pairs of them, some rows at a time."""
     n = len(w)
-    tiles = [slice(first, first + _TILE) for first in range(0, n, _TILE)]
-    # Filled in place: results kept between tiles would leave the allocator with holes too small for the next.
-    means = [w.new_empty(n) for _ in pair]
-    sums = w.new_empty(3, n)
-    for part in tiles:
+    means, sums = [w.new_zeros(n) for _ in pair], w.new_zeros(3, n)
+    starts = range(0, n, _TILE)
+    tiles = [
+        (slice(i, i + _TILE), slice(j, j + _TILE)) for i in starts for j in starts if i <= j
+    ]  # each pair of rows once: the Gram matrices are symmetric
+    for I, J in tiles:  # noqa: E741
         for k, x, mean in zip(kernels, pair, means, strict=True):
-            mean[part] = k.gram(x[part], x) @ w
-    for part in tiles:
+            _add_products(mean, k.gram(x[I], x[J]), w, I, J)
+    for I, J in tiles:  # noqa: E741
         K, L = (
-            k.gram(x[part], x) - mean[part, None] - mean + w @ mean
+            k.gram(x[I], x[J]).sub_(mean[I, None]).sub_(mean[J] - w @ mean)
             for k, x, mean in zip(kernels, pair, means, strict=True)
         )
         for out, (A, B) in zip(sums, ((K, L), (K, K), (L, L)), strict=True):
-            out[part] = (A * B) @ w
+            _add_products(out, A * B, w, I, J)
     d, e = (k.diagonal(x) - 2.0 * mean + w @ mean for k, x, mean in zip(kernels, pair, means, strict=True))
     zs, zz, ss = sums
     return Rows(zs, zz, ss, d, e)
+
+
+def _add_products(out: Tensor, A: Tensor, w: Tensor, I: slice, J: slice) -> None:  # noqa: E741
+    """Add to A w what the tile A[I, J] of a symmetric matrix, and its mirror image, contribute."""
+    out[I] += A @ w[J]
+    if I != J:
+        out[J] += w[I] @ A
 
 
 def feature_rows(phi: Tensor, psi: Tensor, w: Tensor) -> Rows:
