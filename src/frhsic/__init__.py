@@ -26,7 +26,7 @@ if (
     from frhsic.selection import FrontierSearch
     from frhsic.sketching import HSICSketch
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "EIPM",

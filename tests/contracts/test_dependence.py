@@ -26,6 +26,7 @@ from frhsic.dependence import (
     DistanceCovariance,
     KernelHGR,
     MutualInformation,
+    ScoreGap,
 )
 from frhsic.kernels import (
     Delta,
@@ -141,6 +142,8 @@ CASES = {
     "GDP": Case(lambda: GDP(0.2)),
     "GDP grid": Case(lambda: GDP(0.2, weighting="grid", n_grid=11), kinds=frozenset({CONTINUOUS})),
     "GDP range": Case(lambda: GDP(0.1, range_s=2.0)),
+    "ScoreGap": Case(lambda: ScoreGap()),
+    "ScoreGap smoothed": Case(lambda: ScoreGap(0.1)),
     "BinnedMMD": Case(lambda: BinnedMMD(3), kinds=ONE_COLUMN),
     "BinnedMMD gaussian": Case(
         lambda: BinnedMMD(3, binning="width", kernel_z=Gaussian(1.0)), kinds=ONE_COLUMN
@@ -595,6 +598,7 @@ WRONG = {
         {"weighting": "uniform"},
         {"n_grid": 1},
     ],
+    "ScoreGap": [{"bandwidth_s": -1.0}],
     "Adversary": [{"n_bins": 1}],
     "BinnedMMD": [{"n_bins": 1}, {"binning": "kmeans"}],
     "DistanceCovariance": [{"estimator": "exact"}, {"block_size": -1}],
@@ -752,6 +756,7 @@ ARGUMENTS = {
         "n_grid": ({"bandwidth_s": 0.1, "weighting": "grid"}, 50, 7),
         "range_s": ({"bandwidth_s": 0.1}, None, 0.5),
     },
+    "ScoreGap": {"bandwidth_s": ({}, 0.1, 0.3)},
     "BinnedMMD": {
         "n_bins": ({}, 3, 4),
         "binning": ({"n_bins": 3}, "quantile", "width"),
@@ -832,6 +837,7 @@ SINGLE = {
     "EIPM": lambda: EIPM(Gaussian(1.3), 0.1, anchors=32),
     "GDP": lambda: GDP(),
     "GDP grid": lambda: GDP(0.1, weighting="grid"),
+    "ScoreGap": lambda: ScoreGap(),
     "BinnedMMD": lambda: BinnedMMD(),
     "MutualInformation": lambda: MutualInformation(),
 }

@@ -18,6 +18,7 @@ from frhsic.inference import (
     gdp_from_band,
 )
 from frhsic.inference._eipm_intervals import _features
+from frhsic.inference._equivalence import _smallest_tail
 from frhsic.inference._places import equal_mass, gather_rows
 from frhsic.inference._process import Process, Smoothed
 from frhsic.kernels import Gaussian
@@ -438,12 +439,36 @@ def test_the_limit_of_chance_of_gdp_is_that_of_permutations(weighted, monkeypatc
     curve = smoothed(z, s, 3.0, w)
 
     def mean_and_quantile():
-        draws = _gdp_intervals._by_chance(curve, torch.Generator().manual_seed(0))
+        draws = _gdp_intervals.gdp_under_independence(curve, torch.Generator().manual_seed(0))
         return float(draws.mean()), float(draws.quantile(0.9))
 
     monkeypatch.setattr(_gdp_intervals, "CHANCE_DRAWS", 1_000)
     permuted = mean_and_quantile()
-    monkeypatch.setattr(_gdp_intervals, "_CHANCE_ROWS", 100)
+    monkeypatch.setattr(_gdp_intervals, "CHANCE_ROWS", 100)
     limit = mean_and_quantile()
     assert limit == pytest.approx(permuted, rel=0.06)
     assert limit != permuted
+
+
+def test_the_variance_near_a_point_is_that_of_its_neighbours_with_200_degrees_of_freedom():
+    rng = np.random.default_rng(0)
+    s = torch.tensor(np.repeat(np.arange(12.0), 50))[:, None]
+    z = torch.tensor(rng.normal(size=(600, 1)) * (1.0 + 0.3 * s.numpy()))
+    ages = Sensitive.of(s)
+    cells = GDP().cells(ages)
+    places = gather_rows(
+        cells.as_sensitive(ages), z.new_full((600,), 1 / 600), torch.Generator().manual_seed(0)
+    )
+    curve = Smoothed(z, places, [1.0], cells=cells)
+    variance, rows = torch.tensor(rng.uniform(0.1, 60.0, (12, 1))), torch.full((12, 1), 50.0)
+    near = curve.variance_near(variance, rows)
+    for k in range(12):
+        reach = next(r for r in range(12) if (min(k + r, 11) - max(k - r, 0) + 1) * 49 >= 200)
+        window = variance[max(k - reach, 0) : k + reach + 1]
+        assert float(near[k]) == pytest.approx(max(curve.pooled, float(window.mean())))
+
+
+def test_the_smallest_p_value_of_an_equivalence_test_is_one_over_the_draws_and_one():
+    assert _smallest_tail(lambda tail: 0.0, 1.0, 199) == 1 / 200
+    assert _smallest_tail(lambda tail: 2.0, 1.0, 199) == 1.0
+    assert _smallest_tail(lambda tail: 1.3 - tail, 1.0, 199) == pytest.approx(0.3, abs=1e-6)

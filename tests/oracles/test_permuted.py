@@ -15,6 +15,7 @@ from frhsic.dependence import (
     DistanceCovariance,
     KernelHGR,
     MutualInformation,
+    ScoreGap,
 )
 from frhsic.kernels import Delta, Energy, Gaussian, Linear, OnColumns
 from frhsic.numerics._lowrank import pivoted_factor
@@ -133,6 +134,7 @@ OTHERS = {
         (lambda: Adversary(), (CONTINUOUS,)),
         (lambda: Adversary(n_bins=4), (CONTINUOUS, CATEGORICAL)),
     ],
+    "ScoreGap": [(lambda: ScoreGap(), ANY), (lambda: ScoreGap(0.1), ANY)],
     "BinnedMMD": [
         (lambda: BinnedMMD(4), (CONTINUOUS, CATEGORICAL)),
         (lambda: BinnedMMD(5, binning="width", kernel_z=Gaussian(1.0)), (CONTINUOUS, CATEGORICAL)),

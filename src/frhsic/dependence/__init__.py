@@ -12,6 +12,7 @@ from frhsic.dependence.hgr import KernelHGR
 from frhsic.dependence.hsic import HSIC
 from frhsic.dependence.mi import MutualInformation
 from frhsic.dependence.mmd import BinnedMMD
+from frhsic.dependence.score_gap import ScoreGap
 
 __all__ = [
     "EIPM",
@@ -23,4 +24,5 @@ __all__ = [
     "DistanceCovariance",
     "KernelHGR",
     "MutualInformation",
+    "ScoreGap",
 ]

@@ -11,12 +11,13 @@ from scipy.special import ndtr, stdtr
 
 from frhsic._checks import ArgumentError
 from frhsic.data import to_generator
-from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance
+from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance, ScoreGap
 from frhsic.inference._embedding import as_hsic, embedding
 from frhsic.inference._gdp_intervals import gdp_curve, gdp_tails
 from frhsic.inference._kernel_intervals import group_notes, kernel_words, root_of
 from frhsic.inference._question import Observations, find_method
 from frhsic.inference._results import EquivalenceResult
+from frhsic.inference._score_gap_intervals import gap_curve, gap_tails
 from frhsic.numerics._threads import one_thread
 
 
@@ -46,7 +47,7 @@ def equivalence_test(
         The sensitive columns.
     tolerance : float
         In the units of the measure: debiased normalised HSIC by default, the unit of the score for GDP.
-    dependence : HSIC, DistanceCovariance, GDP or None, default=None
+    dependence : HSIC, DistanceCovariance, GDP, ScoreGap or None, default=None
         None is normalised HSIC.
     alpha : float, default=0.05
         The level of the test; ``upper`` is the upper confidence limit at 1 - alpha.
@@ -76,7 +77,7 @@ def equivalence_test(
     is larger than |C^|, lambda_1 is taken times |C| / |C^|: of a dependence that sits in a small group, the
     sample that has few rows of it shows a small |C^| and a small variance at once.
 
-    *GDP.* p is the smallest alpha at which the upper confidence limit of GDP, as in
+    *GDP and ScoreGap.* p is the smallest alpha at which the upper confidence limit, as in
     :func:`confidence_interval`, is below the tolerance. ``target`` says for which curves it holds.
 
     Examples
@@ -156,21 +157,47 @@ def _test_hsic(
 
 
 def _test_gdp(rows: Observations, measure: GDP, question: _Question) -> EquivalenceResult:
-    tolerance, alpha, n_draws, generator = question
-    measure, curve = gdp_curve(rows, measure, generator)
-    _, upper = gdp_tails(curve, n_draws, generator)
-    return EquivalenceResult(
+    measure, curve = gdp_curve(rows, measure, question.generator)
+    _, upper = gdp_tails(curve, question.n_draws, question.generator)
+    return _from_limits(
+        rows,
+        question,
+        upper,
         estimate=float(measure(rows.z, rows.s)),
-        tolerance=tolerance,
-        pvalue=_smallest_tail(upper, tolerance, n_draws),
-        upper=upper(alpha),
-        alpha=alpha,
         measure="GDP",
         target=curve.target_of_gdp,
         method="Gaussian multiplier process of the curve",
+        notes=curve.notes(),
+    )
+
+
+def _test_gap(rows: Observations, measure: ScoreGap, question: _Question) -> EquivalenceResult:
+    found = gap_curve(rows, measure, question.generator)
+    _, upper = gap_tails(found, question.n_draws, question.generator)
+    return _from_limits(
+        rows,
+        question,
+        upper,
+        estimate=found.estimate,
+        measure="gap of the score",
+        target=found.target,
+        method="Gaussian multiplier process of the parts of the score",
+        notes=(*found.notes, *found.curve.notes()),
+    )
+
+
+def _from_limits(
+    rows: Observations, question: _Question, upper: Callable[[float], float], **about: Any
+) -> EquivalenceResult:
+    """Return the result of a test that asks whether an upper limit is below the tolerance."""
+    return EquivalenceResult(
+        tolerance=question.tolerance,
+        pvalue=_smallest_tail(upper, question.tolerance, question.n_draws),
+        upper=upper(question.alpha),
+        alpha=question.alpha,
         attributes=rows.s.names,
         n=rows.n_units,
-        notes=curve.notes(),
+        **about,
     )
 
 
@@ -192,4 +219,5 @@ _METHODS: dict[type[Dependence], Callable[[Observations, Any, _Question], Equiva
     HSIC: _test_hsic,
     DistanceCovariance: _test_hsic,
     GDP: _test_gdp,
+    ScoreGap: _test_gap,
 }

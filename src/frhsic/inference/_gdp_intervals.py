@@ -26,17 +26,25 @@ _MOST_ROWS = 10_000
 # The simultaneous confidence with which the sign of a gap is taken as known.
 BEYOND_DOUBT = 0.99
 # Up to so many rows they are permuted for what independence gives; above, the limit of that law is drawn.
-_CHANCE_ROWS = 5_000
+CHANCE_ROWS = 5_000
 
 
 def gdp_interval(rows: Observations, measure: GDP, options: IntervalOptions) -> Interval:
-    notes: tuple[str, ...] = ()
-    if measure.bandwidth_s is not None and rows.s.kinds.count("continuous") > 1:
-        measure = measure._with(_ranges=measure._ranges or ranges_of(rows.s))
-        rows, notes = rows.draw(_MOST_ROWS, options.generator)
+    rows, measure, notes = rows_to_smooth(rows, measure, options.generator)
     measure, curve = gdp_curve(rows, measure, options.generator)
     estimate = float(measure(rows.z, rows.s, rows.w))
     return _interval(curve, options, estimate, rows.s.names, rows.n_units, (*notes, *group_notes(rows)))
+
+
+def rows_to_smooth(
+    rows: Observations, measure: GDP, generator: torch.Generator
+) -> tuple[Observations, GDP, tuple[str, ...]]:
+    """Return the rows, or some of them where all pairs are smoothed, with the ranges of all and a note."""
+    if measure.bandwidth_s is None or rows.s.kinds.count("continuous") <= 1:
+        return rows, measure, ()
+    measure = measure._with(_ranges=measure._ranges or ranges_of(rows.s))
+    rows, notes = rows.draw(_MOST_ROWS, generator)
+    return rows, measure, notes
 
 
 def sketch_gdp_interval(sketch: HSICSketch, measure: GDP, options: IntervalOptions) -> Interval:
@@ -64,7 +72,9 @@ def _interval(
 ) -> Interval:
     lower, upper = gdp_tails(curve, options.n_draws, options.generator)
     tail = 0.5 * (1.0 - options.confidence_level)
-    chance, chance_high = options.summarize(_by_chance(curve, options.generator) if options.chance else None)
+    chance, chance_high = options.summarize(
+        gdp_under_independence(curve, options.generator) if options.chance else None
+    )
     return Interval(
         estimate=estimate,
         low=min(lower(tail), estimate),
@@ -92,7 +102,7 @@ def gdp_curve(rows: Observations, measure: GDP, generator: torch.Generator) -> t
 
 
 def gdp_tails(
-    curve: Smoothed, n_draws: int, generator: torch.Generator
+    curve: Smoothed, n_draws: int, generator: torch.Generator, *, standardize: bool = False
 ) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """Return the lower and the upper limit of the mean of |g| as functions of the chance that each fails.
 
@@ -108,6 +118,9 @@ def gdp_tails(
     E|e_a| to each |g_a| but nothing to Q^: the limit is shorter than one around sum |g^_a| by a factor that
     grows with the number of bins. (It is never below the estimate sum pi_a |g^_a| itself.) The lower limit
     takes the quantile of sum_U pi_a |e_a| off instead, and is not below zero on U.
+
+    With ``standardize`` pi_a sd_a and g_a / sd_a stand for pi_a and g_a on U, sd_a that of e_a: the
+    inequality is nearly an equality where gaps are of the size of their errors, however unequal these are.
     """
     points, share = curve.points()
     process = Process(curve, points)
@@ -129,9 +142,12 @@ def gdp_tails(
     clear = g.abs() > process.limits(largest, 2.0).repeat_interleave(r) * places.scale
     known = float(pi[clear] @ g[clear].abs())
     moves = zeta + (pi[clear] * g[clear].sign()) @ e[clear]
-    p, u, v = pi[~clear], e[~clear], variance[~clear]
-    unknown, noise = float(p @ g[~clear].abs()), p @ u.abs()
-    Q = max(0.0, float(p @ (g[~clear].square() - v)))
+    p, u, v, h = pi[~clear], e[~clear], variance[~clear], g[~clear]
+    if standardize:
+        sd = spread[~clear]
+        p, u, v, h = p * sd, u / sd[:, None], v / sd.square(), h / sd
+    unknown, noise = float(p @ h.abs()), p @ u.abs()
+    Q = max(0.0, float(p @ (h.square() - v)))
     chance = p @ (u.square() - v[:, None])
     rooted = p.sqrt()[:, None] * u
     lam = float(torch.linalg.eigvalsh(rooted @ rooted.mT / e.shape[1])[-1]) if len(p) else 0.0
@@ -170,7 +186,7 @@ def _crossings(curve: Smoothed, g: Tensor, clear: Tensor, share: Tensor) -> floa
     return float(share[1:-1] @ lost.mean(dim=1))
 
 
-def _by_chance(curve: Smoothed, generator: torch.Generator) -> Tensor:
+def gdp_under_independence(curve: Smoothed, generator: torch.Generator) -> Tensor:
     """Return draws of GDP under independence: one product with the smoother.
 
     The sums over places of w_i f_p(i), for a random order p, have the covariance of f times
@@ -184,7 +200,7 @@ def _by_chance(curve: Smoothed, generator: torch.Generator) -> Tensor:
         root = roots(curve.covariance[1:, :, 1:].reshape(size, size))
         draws = torch.randn((CHANCE_DRAWS, size), generator=generator, dtype=torch.float64) @ root
         sums = draws.reshape(CHANCE_DRAWS, r, -1).permute(2, 0, 1)
-    elif n <= _CHANCE_ROWS and places.counts is None:
+    elif n <= CHANCE_ROWS and places.counts is None:
         orders = random_orders(n, CHANCE_DRAWS, generator)
         sums = torch.stack([places.sums(places.w[:, None] * f[order]) for order in orders], dim=1)
     else:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from frhsic._checks import ArgumentError
-from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance
+from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, ScoreGap
 from frhsic.inference._eipm_intervals import eipm_interval
 from frhsic.inference._gdp_intervals import gdp_interval, sketch_gdp_interval
 from frhsic.inference._kernel_intervals import kernel_interval
 from frhsic.inference._question import IntervalOptions, Observations, check_sketch_alone, find_method
 from frhsic.inference._results import Interval
+from frhsic.inference._score_gap_intervals import score_gap_interval
 from frhsic.inference._sketch_intervals import sketch_hsic_interval
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
@@ -21,6 +22,7 @@ _OF_ROWS: dict[type[Dependence], Callable[[Observations, Any, IntervalOptions], 
     HSIC: kernel_interval,
     DistanceCovariance: kernel_interval,
     GDP: gdp_interval,
+    ScoreGap: score_gap_interval,
     EIPM: eipm_interval,
 }
 _OF_SKETCH: dict[type[Dependence], Callable[[HSICSketch, Any, IntervalOptions], Interval]] = {
@@ -73,7 +75,7 @@ def confidence_interval(
         Scores or a representation, of rows that were not used to train it; or a sketch of scores and s.
     s : array-like of shape (n,) or (n, q)
         The sensitive columns. Left out for a sketch, as are weights and groups.
-    dependence : HSIC, DistanceCovariance, GDP, EIPM or None, default=None
+    dependence : HSIC, DistanceCovariance, GDP, ScoreGap, EIPM or None, default=None
         None is normalised HSIC with the kernels' default scales. A sketch has its own kernels: pass an HSIC
         without kernels (normalised or not, its root or not) or a GDP.
     confidence_level : float, default=0.95
@@ -113,6 +115,10 @@ def confidence_interval(
     mean. Where the sign of the gap is beyond doubt, its error is that of a mean. Elsewhere the sum of |g| is
     at most the root of that of g^2, which is estimated without the part that chance adds. ``target`` says
     which curve it is about; the lower end holds for any.
+
+    *ScoreGap.* A score is the sum of its parts between 17 cut-offs; the gap is the sum of the GDP of the
+    parts, and what it is more on these rows, where the gap of a decision changes its sign between two
+    cut-offs, is added to the upper end.
 
     *EIPM.* The estimate -/+ the quantile of a bound on the error of the mean of |g|, where the error of g(a)
     counts with its sign if the gap is beyond doubt, and else with its length.

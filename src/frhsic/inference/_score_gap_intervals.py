@@ -1,0 +1,120 @@
+"""The interval for the gap of a score: that of GDP, for the parts of the score between cut-offs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from frhsic._checks import ArgumentError
+from frhsic.dependence import ScoreGap
+from frhsic.inference._gdp_intervals import (
+    CHANCE_ROWS,
+    gdp_curve,
+    gdp_tails,
+    gdp_under_independence,
+    rows_to_smooth,
+)
+from frhsic.inference._kernel_intervals import CHANCE_DRAWS, group_notes
+from frhsic.inference._process import Smoothed
+from frhsic.inference._question import IntervalOptions, Observations
+from frhsic.inference._results import Interval
+from frhsic.numerics._permutations import random_orders
+
+# Parts into which scores are cut, at equally many rows each.
+_PARTS = 16
+
+
+class GapCurve(NamedTuple):
+    """The gap of a score, and the curve along s of the parts of the score whose GDP it nearly is."""
+
+    estimate: float
+    missed: float  # what the parts leave out of the estimate
+    beside: float  # the mean of the gap over that of the parts, both under independence
+    curve: Smoothed
+    notes: tuple[str, ...]
+
+    @property
+    def target(self) -> str:
+        """What the estimate is about, and under which assumption."""
+        cells, between = self.curve.cells, "the mean distance between all scores and those"
+        if cells is None:
+            return f"{between} near each value of s, weighted as by {self.curve.target}"
+        name = " and ".join(cells.names)
+        if cells.exact:
+            return f"{between} at each value of {name}"
+        wide = cells.mass[~cells.single]
+        share = f"{100 * float(wide.median()):.2g} % of the rows"
+        ranges = f"within {len(wide)} ranges of {name}, of about {share} each"
+        if not (cells.narrow and len(cells.names) == 1):
+            return f"{between} {ranges}; for single values it is at least as large"
+        monotone = f"the share above each cut-off only rises or only falls {ranges}, and their neighbours"
+        return f"{between} at each value of {name}; the lower end always holds, the upper end if {monotone}"
+
+
+def gap_curve(rows: Observations, measure: ScoreGap, generator: torch.Generator) -> GapCurve:
+    """Return the gap and the curve of parts of the score.
+
+    A score is the sum of its parts between neighbouring cut-offs. The gap of a decision has one sign between
+    two near cut-offs, almost everywhere, and then the gap of the score is the sum of the GDP of its parts.
+    What it is more, on these rows, is added to the upper limits.
+    """
+    if rows.z.shape[1] != 1:
+        fix = "Pass one score; of several classes each by itself."
+        raise ArgumentError("scores", "be one column for the gap of a score", rows.z.shape[1], fix)
+    rows, means, notes = rows_to_smooth(rows, measure.means, generator)
+    u, order = rows.z[:, 0].sort()
+    w = rows.weights / rows.weights.sum()
+    F = w[order].cumsum(0)
+    at = torch.searchsorted(F, torch.linspace(0, 1, _PARTS + 1, dtype=torch.float64))
+    cuts = u[at.clamp_max(len(u) - 1)].unique()
+    # GDP is a mean over columns: their number makes it a sum.
+    parts = (len(cuts) - 1) * (rows.z.clamp(cuts[:-1], cuts[1:]) - cuts[:-1])
+    means, curve = gdp_curve(replace(rows, z=parts), means, generator)
+    estimate = float(measure._with(_cells=means._cells, _ranges=means._ranges)(rows.z, rows.s, rows.w))
+    missed = max(0.0, estimate - float(means(parts, rows.s, rows.w)))
+    # Under independence means of rows err by their deviations, those of decisions by sqrt(F (1 - F)).
+    decisions = float((F * (1.0 - F)).clamp_min(0.0).sqrt()[:-1] @ u.diff())
+    deviations = (w @ (parts - w @ parts).square()).sqrt()
+    return GapCurve(estimate, missed, decisions / float(deviations.mean()), curve, notes)
+
+
+def gap_tails(
+    found: GapCurve, n_draws: int, generator: torch.Generator
+) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """Return the lower and the upper limit of the gap as functions of the chance that each fails."""
+    lower, upper = gdp_tails(found.curve, n_draws, generator, standardize=True)
+    return (
+        lambda tail: min(lower(tail), found.estimate),
+        lambda tail: max(upper(tail) + found.missed, found.estimate),
+    )
+
+
+def score_gap_interval(rows: Observations, measure: ScoreGap, options: IntervalOptions) -> Interval:
+    found = gap_curve(rows, measure, options.generator)
+    lower, upper = gap_tails(found, options.n_draws, options.generator)
+    tail = 0.5 * (1.0 - options.confidence_level)
+    draws = None
+    if options.chance and len(rows) <= CHANCE_ROWS and rows.groups is None:
+        fixed = measure.calibrate(rows.z, rows.s, weights=rows.w)
+        orders = random_orders(len(rows), CHANCE_DRAWS, options.generator)
+        draws = fixed.permuted(rows.z, rows.s, orders, rows.w)
+    elif options.chance:
+        draws = found.beside * gdp_under_independence(found.curve, options.generator)
+    chance, chance_high = options.summarize(draws)
+    return Interval(
+        estimate=found.estimate,
+        low=lower(tail),
+        high=upper(tail),
+        confidence_level=options.confidence_level,
+        measure="gap of the score",
+        target=found.target,
+        method="Gaussian multiplier process of the parts of the score",
+        attributes=rows.s.names,
+        n=rows.n_units,
+        chance=chance,
+        chance_high=chance_high,
+        notes=(*found.notes, *group_notes(rows), *found.curve.notes()),
+    )
