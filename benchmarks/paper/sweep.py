@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
+from torch import Tensor
 
 from benchmarks._pool import spread
 from benchmarks._protocol import (
@@ -31,8 +32,11 @@ from benchmarks._protocol import (
 from benchmarks._record import RESULTS, provenance, read_rows, write_rows
 from benchmarks.paper._methods import CONTENDERS
 from frhsic import GDP, HSIC, load, save
+from frhsic.data import Sensitive
+from frhsic.dependence import ScoreGap
 from frhsic.estimators import fit_path
 from frhsic.kernels import Gaussian
+from frhsic.numerics._permutations import random_orders
 
 # The published five under the published rows and columns, and Crime with the attribute that the text names.
 # With their rows, by which the time that is left is guessed.
@@ -50,8 +54,11 @@ COLUMNS = (
     *("gdp_grid", "gdp_population", "nhsic_z", "nhsic_prediction", "r2_s_linear", "r2_s_boosted", "mi_ksg"),
     # On two halves of the held-out rows: what is picked on one is valued on the other.
     *(f"{name}_{half}" for half in "ab" for name in ("perf", "base", "gdp_grid", "gdp_population")),
+    # The gap of the score in at most ten rank bins of S, by chance, at its worst cut-off and at one half.
+    *("gap", "gap_chance", "gap_worst", "gap_half", "gap_a", "gap_b"),
     *("relative", "n_train", "n_test", "worst_head", "seconds", "commit"),
 )
+CELL = ("dataset", "method", "form", "split", "epochs")
 MODELS = CACHE / "sweep"
 PROBED = 5_000  # training rows that the probes of Z learn from
 
@@ -111,13 +118,13 @@ def cells(arguments: argparse.Namespace) -> list[Cell]:
 def run(arguments: argparse.Namespace) -> None:
     """Train and judge the cells that the table does not have, and write it after each."""
     table = read(arguments.table)
-    done = {key_of(row) for row in table}
+    done = {key_of(row) for row in table if row.get("gap")}
     missing = [cell for cell in cells(arguments) if cell.key not in done]
     print(f"{len(missing)} cells to train, {len(done)} are there", flush=True)
     header = provenance(seeds=SEEDS, threads_each=1, workers=arguments.workers)
     work = partial(worked, models=arguments.models)
     for rows in spread(missing, work, cost=_cost, workers=arguments.workers, ray=arguments.ray):
-        table += rows
+        table = replaced(table, rows, arguments.table.with_name("sweep-again.csv"))
         write(arguments.table, table)
         arguments.table.with_suffix(".json").write_text(json.dumps(header, indent=1) + "\n")
     print(arguments.table)
@@ -125,6 +132,25 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _cost(cell: Cell) -> float:
     return cell.cost
+
+
+def replaced(table: list[dict[str, Any]], rows: list[dict[str, Any]], record: Path) -> list[dict[str, Any]]:
+    """Return the table with these rows in the place of older ones, and record how far they lie apart.
+
+    The worst head is of the older models, which ``heads`` trained by itself.
+    """
+    key, strength = key_of(rows[0]), {f"{float(row['strength']):g}": row for row in rows}
+    rest = [row for row in table if key_of(row) != key]
+    older = [row for row in table if key_of(row) == key]
+    if older:
+        apart = dict(zip(CELL, key, strict=True))
+        for name in ("perf", "gdp_grid", "gdp_population", "nhsic_z", "nhsic_prediction"):
+            far = [abs(strength[f"{float(row['strength']):g}"][name] - float(row[name])) for row in older]
+            apart[name] = f"{max(far):.3g}"
+        write_rows(record, tuple(apart), [*read_rows(record), apart])
+    for row in older:
+        strength[f"{float(row['strength']):g}"]["worst_head"] = row["worst_head"]
+    return rest + rows
 
 
 def worked(cell: Cell, models: Path = MODELS) -> list[dict[str, Any]]:
@@ -137,7 +163,7 @@ def worked(cell: Cell, models: Path = MODELS) -> list[dict[str, Any]]:
     rows = []
     for strength, model in zip(contender.strengths(cell.form), path, strict=True):
         row = {
-            **{name: getattr(cell, name) for name in ("dataset", "method", "form", "split", "epochs")},
+            **{name: getattr(cell, name) for name in CELL},
             "strength": strength,
             "seed": SEEDS[cell.split],
             **judged(model, data, probed),
@@ -230,7 +256,8 @@ def judged(model: Any, data: Split, probed: Any) -> dict[str, Any]:
     # The order of the held-out rows is random: every other one is a random half.
     for half, rows in (("a", slice(0, None, 2)), ("b", slice(1, None, 2))):
         found |= {f"{name}_{half}": value for name, value in measured(output, score, data, rows).items()}
-    return found
+        found[f"gap_{half}"] = gaps(score[rows], s[rows])["gap"]
+    return found | gaps(score, s, float(np.median(data.y)) if data.regression else 0.5, chance=True)
 
 
 def measured(output: Array, score: Array, data: Split, rows: slice) -> dict[str, float]:
@@ -246,6 +273,31 @@ def measured(output: Array, score: Array, data: Split, rows: slice) -> dict[str,
         "gdp_grid": published_gdp(output[rows], s),
         "gdp_population": GDP(0.1)(torch.from_numpy(score[rows]), torch.from_numpy(s)).item(),
     }
+
+
+def gaps(score: Array, s: Array, half: float = 0.5, *, chance: bool = False) -> dict[str, float]:
+    """Return the gap of a score in at most ten rank bins of S, at its worst cut-off and at one.
+
+    ``half`` is that one: 0.5 of a probability, the median of the training target of a regression. ``chance``:
+    also the mean over 99 orders of S.
+    """
+    bins = Sensitive(rank_bins(s)[:, None], ("s",), ("categorical",))
+    z, measure = torch.from_numpy(score)[:, None], ScoreGap()
+    found = {
+        "gap": measure(z, bins).item(),
+        "gap_worst": measure.worst(z, bins)[1].item(),
+        "gap_half": measure.at(z, bins, torch.tensor([half], dtype=z.dtype)).item(),
+    }
+    if chance:
+        orders = random_orders(len(z), 99, torch.Generator().manual_seed(0))
+        found["gap_chance"] = measure.permuted(z, bins, orders).mean().item()
+    return found
+
+
+def rank_bins(s: Array, most: int = 10) -> Tensor:
+    """Return the rank bin of each row: equal values stay together, so that there may be fewer."""
+    edges = np.unique(np.quantile(s, np.arange(1, most) / most))
+    return torch.from_numpy(np.unique(np.searchsorted(edges, s), return_inverse=True)[1].astype(np.float64))
 
 
 def _nhsic(z: Array, s: Array, *, whiten: bool = False) -> float:
@@ -272,9 +324,9 @@ def write(path: Path, rows: Sequence[dict[str, str]]) -> None:
         which = places.index(row["dataset"]), names.index(row["method"]), row["form"] == "budget"
         return *which, int(row["epochs"]), int(row["split"]), float(row["strength"])
 
-    write_rows(path, COLUMNS, sorted(rows, key=place))
+    write_rows(path, COLUMNS, sorted((dict.fromkeys(COLUMNS, "") | row for row in rows), key=place))
 
 
-def key_of(row: dict[str, str]) -> tuple[str, ...]:
+def key_of(row: dict[str, Any]) -> tuple[str, ...]:
     """Return the cell that a row of the table belongs to."""
-    return tuple(row[name] for name in ("dataset", "method", "form", "split", "epochs"))
+    return tuple(str(row[name]) for name in CELL)
