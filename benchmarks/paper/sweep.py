@@ -36,7 +36,6 @@ from frhsic.data import Sensitive
 from frhsic.dependence import ScoreGap
 from frhsic.estimators import fit_path
 from frhsic.kernels import Gaussian
-from frhsic.numerics._permutations import random_orders
 
 # The published five under the published rows and columns, and Crime with the attribute that the text names.
 # With their rows, by which the time that is left is guessed.
@@ -289,7 +288,8 @@ def gaps(score: Array, s: Array, half: float = 0.5, *, chance: bool = False) -> 
         "gap_half": measure.at(z, bins, torch.tensor([half], dtype=z.dtype)).item(),
     }
     if chance:
-        orders = random_orders(len(z), 99, torch.Generator().manual_seed(0))
+        generator = torch.Generator().manual_seed(0)
+        orders = torch.stack([torch.randperm(len(z), generator=generator) for _ in range(99)])
         found["gap_chance"] = measure.permuted(z, bins, orders).mean().item()
     return found
 
