@@ -17,7 +17,8 @@ inference.bounds.certify inference.bounds.worst_case_head inference.bounds.Train
 inference.bounds.linear_complexity inference.bounds.network_complexity inference.bounds.sampled_complexity
 inference.bounds.uniform_bound inference.bounds.linear_complexity inference.bounds.certify
 dependence.HSIC dependence.DistanceCovariance dependence.GDP dependence.EIPM dependence.Dependence
-dependence.ScoreGap dependence.GDP dependence.DistanceCovariance
+dependence.ScoreGap dependence.GDP inference.decision_gaps
+inference.decision_gaps inference.region_test dependence.ScoreGap inference.conditional_curve
 dependence.KernelHGR dependence.MutualInformation dependence.Adversary dependence.HSIC
 dependence.BinnedMMD dependence.EIPM dependence.HSIC
 kernels.Gaussian kernels.Laplace kernels.InverseMultiquadric kernels.Matern kernels.Kernel

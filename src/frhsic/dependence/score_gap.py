@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence
 from frhsic.dependence.gdp import GDP
@@ -36,6 +38,9 @@ class ScoreGap(Dependence):
     ----------
     bandwidth_s : float or None, default=None
         None takes laws within cells of S as :class:`GDP` does. A number smooths along S instead, as there.
+    cutoff : float, "worst" or None, default=None
+        None adds up D(t) over all cut-offs t. A number is D at that one, a share of rows; "worst" the
+        largest. Neither has a gradient.
 
     Notes
     -----
@@ -57,11 +62,24 @@ class ScoreGap(Dependence):
     (0.5, 0.0)
     """
 
-    def __init__(self, bandwidth_s: float | None = None) -> None:
+    def __init__(
+        self, bandwidth_s: float | None = None, *, cutoff: float | Literal["worst"] | None = None
+    ) -> None:
         super().__init__()
         self.bandwidth_s = GDP(bandwidth_s).bandwidth_s
+        if cutoff is not None and cutoff != "worst":
+            cutoff = _finite(cutoff)
+        self.cutoff = cutoff
         self._cells: Cells | None = None
         self._ranges: tuple[float, ...] | None = None
+
+    @property
+    def words(self) -> str:
+        """The measure in words."""
+        if self.cutoff is None:
+            return "gap of the score"
+        at = "the worst cut-off" if self.cutoff == "worst" else f"{self.cutoff:g}"
+        return f"gap of decisions at {at}"
 
     @property
     def means(self) -> GDP:
@@ -77,6 +95,11 @@ class ScoreGap(Dependence):
         return self.means.cells(s, w)
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
+        if self.cutoff == "worst":
+            found = [self.worst(one, s, w)[1].mean() for one in z.reshape(-1, *z.shape[-2:])]
+            return torch.stack(found).reshape(z.shape[:-2])
+        if self.cutoff is not None:
+            return self.means._value((z > self.cutoff).to(z), s, w)
         if self.bandwidth_s is not None:
             return self._smoothed(z, s, w)
         w = row_weights(s, w)
@@ -145,6 +168,13 @@ class ScoreGap(Dependence):
     ) -> Self:
         means = self.means._calibrated(z, s, w, generator, freeze)
         return self._with(_cells=means._cells, _ranges=means._ranges)
+
+
+def _finite(cutoff: object) -> float:
+    """Return a cut-off as a finite float."""
+    if isinstance(cutoff, bool) or not isinstance(cutoff, int | float) or not math.isfinite(cutoff):
+        raise ArgumentError("cutoff", "be a finite number, 'worst' or None", repr(cutoff), "Take 0.5.")
+    return float(cutoff)
 
 
 def _mean_distance(z: Tensor, code: Tensor, w: Tensor) -> Tensor:

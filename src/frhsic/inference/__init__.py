@@ -2,16 +2,20 @@
 
 from frhsic.inference._curve import conditional_curve
 from frhsic.inference._curve import gdp_from_band as gdp_from_band
+from frhsic.inference._decision_gaps import decision_gaps
 from frhsic.inference._embedding import keep_embeddings as keep_embeddings
 from frhsic.inference._equivalence import equivalence_test
 from frhsic.inference._intervals import confidence_interval
 from frhsic.inference._profile import localized_profile
+from frhsic.inference._regions import region_test
 
 # `as`: for the packages above, not part of the public API.
 from frhsic.inference._results import Curve as Curve
+from frhsic.inference._results import DecisionGaps as DecisionGaps
 from frhsic.inference._results import EquivalenceResult as EquivalenceResult
 from frhsic.inference._results import Interval, TestResult
 from frhsic.inference._results import Profile as Profile
+from frhsic.inference._results import RegionResult as RegionResult
 from frhsic.inference._results import Result as Result
 from frhsic.inference._results import frame as frame
 from frhsic.inference._strata import MIN_LABEL_ROWS as MIN_LABEL_ROWS
@@ -24,7 +28,9 @@ __all__ = [
     "TestResult",
     "conditional_curve",
     "confidence_interval",
+    "decision_gaps",
     "equivalence_test",
     "independence_test",
     "localized_profile",
+    "region_test",
 ]

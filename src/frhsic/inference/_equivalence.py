@@ -12,12 +12,13 @@ from scipy.special import ndtr, stdtr
 from frhsic._checks import ArgumentError
 from frhsic.data import to_generator
 from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance, ScoreGap
+from frhsic.inference._decision_gaps import Decisions, decision_tails, find_decisions_of
 from frhsic.inference._embedding import as_hsic, embedding
 from frhsic.inference._gdp_intervals import gdp_curve, gdp_tails
 from frhsic.inference._kernel_intervals import group_notes, kernel_words, root_of
 from frhsic.inference._question import Observations, find_method
 from frhsic.inference._results import EquivalenceResult
-from frhsic.inference._score_gap_intervals import gap_curve, gap_tails
+from frhsic.inference._score_gap_intervals import GapCurve, gap_curve, gap_tails
 from frhsic.numerics._threads import one_thread
 
 
@@ -158,7 +159,7 @@ def _test_hsic(
 
 def _test_gdp(rows: Observations, measure: GDP, question: _Question) -> EquivalenceResult:
     measure, curve = gdp_curve(rows, measure, question.generator)
-    _, upper = gdp_tails(curve, question.n_draws, question.generator)
+    upper = gdp_tails(curve, question.n_draws, question.generator).upper
     return _from_limits(
         rows,
         question,
@@ -172,14 +173,19 @@ def _test_gdp(rows: Observations, measure: GDP, question: _Question) -> Equivale
 
 
 def _test_gap(rows: Observations, measure: ScoreGap, question: _Question) -> EquivalenceResult:
-    found = gap_curve(rows, measure, question.generator)
-    _, upper = gap_tails(found, question.n_draws, question.generator)
+    found: GapCurve | Decisions
+    if measure.cutoff is None:
+        found = gap_curve(rows, measure, question.generator)
+        _, upper = gap_tails(found, question.n_draws, question.generator)
+    else:
+        found = find_decisions_of(rows, measure, question.generator)
+        _, upper = decision_tails(found, question.n_draws, question.generator)
     return _from_limits(
         rows,
         question,
         upper,
         estimate=found.estimate,
-        measure="gap of the score",
+        measure=measure.words,
         target=found.target,
         method="Gaussian multiplier process of the parts of the score",
         notes=(*found.notes, *found.curve.notes()),

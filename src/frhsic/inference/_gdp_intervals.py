@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from scipy.special import ndtri
@@ -70,15 +71,15 @@ def _interval(
     n: int,
     notes: tuple[str, ...] = (),
 ) -> Interval:
-    lower, upper = gdp_tails(curve, options.n_draws, options.generator)
+    limits = gdp_tails(curve, options.n_draws, options.generator)
     tail = 0.5 * (1.0 - options.confidence_level)
     chance, chance_high = options.summarize(
         gdp_under_independence(curve, options.generator) if options.chance else None
     )
     return Interval(
         estimate=estimate,
-        low=min(lower(tail), estimate),
-        high=max(upper(tail), estimate),
+        low=min(limits.lower(tail), estimate),
+        high=max(limits.upper(tail), estimate),
         confidence_level=options.confidence_level,
         measure="GDP",
         target=curve.target_of_gdp,
@@ -101,10 +102,8 @@ def gdp_curve(rows: Observations, measure: GDP, generator: torch.Generator) -> t
     return measure, smooth_rows(rows, generator, bandwidths)
 
 
-def gdp_tails(
-    curve: Smoothed, n_draws: int, generator: torch.Generator, *, standardize: bool = False
-) -> tuple[Callable[[float], float], Callable[[float], float]]:
-    """Return the lower and the upper limit of the mean of |g| as functions of the chance that each fails.
+class Tails(NamedTuple):
+    """Limits of the mean of |g| along s, as functions of the chance that each fails.
 
     Let A be the places where the sign of g is beyond doubt (outside a simultaneous 99 % band), and U the
     others. On A the mean of |g| is that of +/- g, and its error is that of a mean. On U
@@ -118,54 +117,108 @@ def gdp_tails(
     E|e_a| to each |g_a| but nothing to Q^: the limit is shorter than one around sum |g^_a| by a factor that
     grows with the number of bins. (It is never below the estimate sum pi_a |g^_a| itself.) The lower limit
     takes the quantile of sum_U pi_a |e_a| off instead, and is not below zero on U.
+    """
+
+    estimate: float
+    known: float  # sum_A pi_a |g_a|
+    moves: Tensor  # (B,), draws of the error of ``known`` and of the shares of the places
+    unknown: float  # sum_U pi_a |g_a|
+    noise: Tensor  # (B,), draws of sum_U pi_a |e_a|
+    squares: float  # Q^
+    chance: Tensor  # (B,), draws of sum_U pi_a (e_a^2 - var e_a)
+    largest: float  # lambda
+    mass: float  # pi(U)
+    turns: float  # what ranges within which the curve crosses the overall mean may add
+
+    def lower(self, tail: float) -> float:
+        beyond = max(0.0, self.unknown - float(self.noise.quantile(1.0 - tail)))
+        return max(0.0, self.known - float(self.moves.quantile(1.0 - tail)) + beyond)
+
+    def upper(self, tail: float) -> float:
+        z = max(0.0, float(ndtri(1.0 - tail)))
+        q = max(0.0, float(self.chance.quantile(1.0 - tail)))
+        shift = self.squares + 2.0 * z * z * self.largest
+        most = shift + math.sqrt(max(0.0, shift**2 - self.squares**2 + q**2))
+        limit = self.known - float(self.moves.quantile(tail)) + math.sqrt(self.mass * most) + self.turns
+        return max(limit, self.estimate)
+
+
+def gdp_tails(
+    curve: Smoothed, n_draws: int, generator: torch.Generator, *, standardize: bool = False
+) -> Tails:
+    """Return the limits of the mean of |g|, averaged over columns.
 
     With ``standardize`` pi_a sd_a and g_a / sd_a stand for pi_a and g_a on U, sd_a that of e_a: the
     inequality is nearly an equality where gaps are of the size of their errors, however unequal these are.
     """
-    points, share = curve.points()
-    process = Process(curve, points)
-    places, here = curve.places, process.mean
-    gaps = curve.gaps.abs().mean(dim=-1)
-    estimate = float(curve.mass @ gaps)
-    gaps = gaps - estimate
-    drawn, outer = [], []
-    for errors, multipliers in process.draws(n_draws, generator, gap=True):
-        drawn.append(errors.permute(0, 2, 1).flatten(0, 1))  # (a r, b)
-        outer.append(gaps @ multipliers)
-    e, zeta = torch.cat(drawn, dim=1) * places.scale, torch.cat(outer) * places.scale
-    g, r = here.flatten(), here.shape[1]
-    pi = share.repeat_interleave(r) / r
-    variance = e.square().mean(dim=1)
-    spread = variance.sqrt().clamp_min(1e-12 * float(variance.max().sqrt()) + 1e-300)
-    largest = float((e.abs() / spread[:, None]).amax(dim=0).quantile(BEYOND_DOUBT))
-    # Of a few rows no sign is beyond doubt: Student's law down to one degree of freedom.
-    clear = g.abs() > process.limits(largest, 2.0).repeat_interleave(r) * places.scale
-    known = float(pi[clear] @ g[clear].abs())
-    moves = zeta + (pi[clear] * g[clear].sign()) @ e[clear]
-    p, u, v, h = pi[~clear], e[~clear], variance[~clear], g[~clear]
-    if standardize:
-        sd = spread[~clear]
-        p, u, v, h = p * sd, u / sd[:, None], v / sd.square(), h / sd
-    unknown, noise = float(p @ h.abs()), p @ u.abs()
-    Q = max(0.0, float(p @ (h.square() - v)))
-    chance = p @ (u.square() - v[:, None])
-    rooted = p.sqrt()[:, None] * u
-    lam = float(torch.linalg.eigvalsh(rooted @ rooted.mT / e.shape[1])[-1]) if len(p) else 0.0
-    turns = _crossings(curve, g.reshape(here.shape), clear.reshape(here.shape), share)
+    errors = _Errors.draw(curve, n_draws, generator)
+    return errors.tails(range(errors.mean.shape[1]), standardize=standardize)
 
-    def lower(tail: float) -> float:
-        beyond = max(0.0, unknown - float(noise.quantile(1.0 - tail)))
-        return max(0.0, known - float(moves.quantile(1.0 - tail)) + beyond)
 
-    def upper(tail: float) -> float:
-        z = max(0.0, float(ndtri(1.0 - tail)))
-        q = max(0.0, float(chance.quantile(1.0 - tail)))
-        shift = Q + 2.0 * z * z * lam
-        most = shift + math.sqrt(max(0.0, shift**2 - Q**2 + q**2))
-        limit = known - float(moves.quantile(tail)) + math.sqrt(float(p.sum()) * most) + turns
-        return max(limit, estimate)
+def tails_of_columns(curve: Smoothed, n_draws: int, generator: torch.Generator) -> list[Tails]:
+    """Return the limits of each column by itself, from the same draws: they err together."""
+    errors = _Errors.draw(curve, n_draws, generator)
+    return [errors.tails([k], standardize=True) for k in range(errors.mean.shape[1])]
 
-    return lower, upper
+
+class _Errors(NamedTuple):
+    """The gaps of a curve at some points, and draws of their errors."""
+
+    curve: Smoothed
+    share: Tensor  # (a,)
+    mean: Tensor  # (a, r), the gaps
+    errors: Tensor  # (a, r, B)
+    shares: Tensor  # (r, B), the error of the mean of |g| by that of the shares of the places
+    clear: Tensor  # (a, r), whether the sign of a gap is beyond doubt
+    spread: Tensor  # (a, r), the deviation of an error
+
+    @classmethod
+    def draw(cls, curve: Smoothed, n_draws: int, generator: torch.Generator) -> _Errors:
+        points, share = curve.points()
+        process = Process.of_columns(curve, points)
+        here, scale = process.mean, curve.places.scale
+        gaps = curve.gaps.abs()
+        gaps = gaps - curve.mass @ gaps
+        drawn, outer = [], []
+        for errors, multipliers in process.draws(n_draws, generator, gap=True):
+            drawn.append(errors.permute(0, 2, 1))  # (a, r, b)
+            outer.append(gaps.mT @ multipliers)
+        e, shares = torch.cat(drawn, dim=2) * scale, torch.cat(outer, dim=1) * scale
+        variance = e.square().mean(dim=2)
+        spread = variance.sqrt()
+        spread = torch.maximum(spread, 1e-12 * spread.amax(dim=0) + 1e-300)
+        largest = float((e.abs() / spread[:, :, None]).flatten(0, 1).amax(dim=0).quantile(BEYOND_DOUBT))
+        # Of a few rows no sign is beyond doubt: Student's law down to one degree of freedom.
+        clear = here.abs() > process.limits_of_columns(largest, 2.0) * scale
+        return cls(curve, share, here, e, shares, clear, spread)
+
+    def tails(self, columns: Sequence[int], *, standardize: bool) -> Tails:
+        """Return the limits of the mean over some columns."""
+        kept = list(columns)
+        r = len(kept)
+        here, clear = self.mean[:, kept], self.clear[:, kept]
+        pi = (self.share / r)[:, None].expand_as(here)
+        known = float((pi * here.abs())[clear].sum())
+        e = self.errors[:, kept]
+        moves = self.shares[kept].mean(dim=0) + (pi * here.sign())[clear] @ e[clear]
+        p, u, h, sd = pi[~clear], e[~clear], here[~clear], self.spread[:, kept][~clear]
+        if standardize:
+            p, u, h = p * sd, u / sd[:, None], h / sd
+        v = u.square().mean(dim=1)
+        rooted = p.sqrt()[:, None] * u
+        largest = float(torch.linalg.eigvalsh(rooted @ rooted.mT / e.shape[-1])[-1]) if len(p) else 0.0
+        return Tails(
+            estimate=float(self.curve.mass @ self.curve.gaps[:, kept].abs().mean(dim=1)),
+            known=known,
+            moves=moves,
+            unknown=float(p @ h.abs()),
+            noise=p @ u.abs(),
+            squares=max(0.0, float(p @ (h.square() - v))),
+            chance=p @ (u.square() - v[:, None]),
+            largest=largest,
+            mass=float(p.sum()),
+            turns=_crossings(self.curve, here, clear, self.share),
+        )
 
 
 def _crossings(curve: Smoothed, g: Tensor, clear: Tensor, share: Tensor) -> float:
@@ -187,7 +240,12 @@ def _crossings(curve: Smoothed, g: Tensor, clear: Tensor, share: Tensor) -> floa
 
 
 def gdp_under_independence(curve: Smoothed, generator: torch.Generator) -> Tensor:
-    """Return draws of GDP under independence: one product with the smoother.
+    """Return draws of GDP under independence, shape ``(B,)``."""
+    return gaps_under_independence(curve, generator).mean(dim=1)
+
+
+def gaps_under_independence(curve: Smoothed, generator: torch.Generator) -> Tensor:
+    """Return draws of the mean gap of each column under independence, ``(B, r)``: one product.
 
     The sums over places of w_i f_p(i), for a random order p, have the covariance of f times
     diag(sum_i w_i^2) - mass mass' / n. Gaps from the overall mean do not see the second part, and the sums of
@@ -210,7 +268,7 @@ def gdp_under_independence(curve: Smoothed, generator: torch.Generator) -> Tenso
         root = roots((counts[:, None] * around).mT @ around / (counts.sum() - 1.0))
         sums = places.sums(places.w.square()).sqrt()[:, None, None] * (noise @ root)  # (M, B, r)
     gaps = (curve.smoother @ sums.reshape(len(sums), -1)).reshape(sums.shape) - sums.sum(dim=0)
-    return curve.mass @ gaps.abs().mean(dim=-1) * places.scale
+    return torch.einsum("m,mbr->br", curve.mass, gaps.abs()) * places.scale
 
 
 def _check_weighting(measure: GDP) -> None:

@@ -14,6 +14,7 @@ conditional law.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -94,6 +95,17 @@ class Smoothed:
         around = (around + mass * gaps.square().sum(dim=1)).clamp_min(0.0) / shrunk.clamp_min(0.25)
         return float(around[several].sum()) / share, 1.0 - share
 
+    def column(self, k: int) -> Smoothed:
+        """Return the curve of one feature, with the variance of that feature alone."""
+        one = copy.copy(self)
+        one.f, one.sums, one.gaps = (x[:, k : k + 1] for x in (self.f, self.sums, self.gaps))
+        one.overall, one.missing = self.overall[k : k + 1], torch.zeros_like(self.missing)
+        if self.covariance is not None:
+            kept = torch.tensor([0, k + 1])
+            one.covariance = self.covariance[kept][:, :, kept]
+        one.pooled, one.single = one._variance_around()
+        return one
+
     @property
     def target(self) -> str:
         """What the curve estimates."""
@@ -173,6 +185,22 @@ class Process:
         self.variance = (own + lacking)[:, 0]  # of the error, summed over features
         self.common = common[:, 0]  # with the variance of all rows around the curve, or of those near
         self.lacking = lacking[:, 0]  # the part of it that the rows behind the point do not show themselves
+        self.columns: tuple[Process, ...] = ()
+
+    @classmethod
+    def of_columns(cls, curve: Smoothed, points: Tensor) -> Process:
+        """Return the process with the variance of each feature by itself, as scores have it.
+
+        Features of a kernel count only together: :attr:`variance` is then summed over them.
+        """
+        found = cls(curve, points)
+        if curve.f.shape[1] > 1:
+            found.columns = tuple(cls(curve.column(k), points) for k in range(curve.f.shape[1]))
+        return found
+
+    def limits_of_columns(self, largest: float, fewest: float = FEW) -> Tensor:
+        """Return how far each feature may be off at each point, shape ``(a, r)``; see :meth:`limits`."""
+        return torch.stack([one.limits(largest, fewest) for one in self.columns or (self,)], dim=1)
 
     def limits(self, largest: float, fewest: float = FEW) -> Tensor:
         """Return how far the curve may be off at each point, if errors of deviation one reach ``largest``.
@@ -215,9 +243,12 @@ class Process:
         joint = None if covariance is None else roots(covariance.reshape(M * (1 + r), -1))
         root_at_place = roots(torch.stack([rows.mT @ rows for rows in parts])) if many else None
         root = None
-        if bool((self.lacking > 0).any()):  # the covariance of the features, scaled to trace one
+        lacking = torch.stack([one.lacking for one in self.columns or (self,)], dim=1)  # (a, r) or (a, 1)
+        if bool((lacking > 0).any()):
             second = (f * places.shares[:, None]).mT @ f
-            root = roots(second / second.trace().clamp_min(1e-300))
+            # The correlation of features with lacks of their own; else their covariance, of trace one.
+            size = second.diagonal().sqrt() if self.columns else second.trace().sqrt()[None]
+            root = roots(second / (size[:, None] * size).clamp_min(1e-300))
         block = max(1, min(n_draws, _BLOCK // max(0 if many else m, (M + a) * (1 + r))))
         for start in range(0, n_draws, block):
             b = min(block, n_draws - start)
@@ -238,7 +269,7 @@ class Process:
             errors = (smooth[..., 1:] - smooth[..., :1] * self.mean[:, None, :]) * self.stretch[:, None, None]
             if root is not None:
                 fresh = torch.randn((a, b, r), generator=generator, dtype=torch.float64) @ root
-                errors += self.lacking.sqrt()[:, None, None] * fresh
+                errors += lacking.sqrt()[:, None, :] * fresh
             if gap:
                 errors -= sums[..., 1:].sum(dim=0)
             yield errors, sums[..., 0]

@@ -167,6 +167,13 @@ def check_one_column(s: Sensitive, purpose: str) -> None:
         raise ArgumentError("s", f"be one column for a {purpose}", len(s.names), fix)
 
 
+def check_one_score(rows: Observations, purpose: str) -> None:
+    """Raise ArgumentError if there are several columns of scores."""
+    if rows.z.shape[1] != 1:
+        fix = "Pass one score; of several classes each by itself."
+        raise ArgumentError("scores", f"be one column for {purpose}", rows.z.shape[1], fix)
+
+
 def check_sketch_alone(**arguments: object) -> None:
     """Raise ArgumentError if an argument is passed that a sketch already holds."""
     for name, value in arguments.items():

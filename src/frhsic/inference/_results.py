@@ -253,6 +253,67 @@ class Curve(Result):
 
 
 @dataclass(frozen=True)
+class DecisionGaps(Result):
+    """The mean gap along s of the decision score > t at each cut-off t, with a band for all of them."""
+
+    _columns = ("cutoffs", "rates", "gaps", "low", "high", "chance")
+
+    cutoffs: tuple[float, ...]
+    rates: tuple[float, ...]  # the share of rows above each
+    gaps: tuple[float, ...]  # how far the share at a value of s lies from it, on average over the rows
+    low: tuple[float, ...]  # the simultaneous band
+    high: tuple[float, ...]
+    chance: tuple[float, ...]  # the mean gap under independence
+    confidence_level: float
+    target: str
+    attributes: tuple[str, ...]
+    n: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> int:
+        """The index of the cut-off with the largest gap on these rows."""
+        return max(range(len(self.gaps)), key=self.gaps.__getitem__)
+
+    def __str__(self) -> str:
+        k = self.worst
+        text = (
+            f"Decisions along {' and '.join(self.attributes)} differ from the overall rate by at most "
+            f"{number(max(self.high))} on average at each of {len(self.cutoffs)} cut-offs, with "
+            f"{percent(self.confidence_level)} confidence for all of them; on these rows most at "
+            f"{number(self.cutoffs[k])}: {number(self.gaps[k])}, under independence {number(self.chance[k])} "
+            f"(n = {self.n:,}). Target: {self.target}."
+        )
+        return " ".join((text, *self.notes))
+
+
+@dataclass(frozen=True)
+class RegionResult(Result):
+    """Whether the mean score in a region is below, or above, that of the other rows."""
+
+    side: Literal["below", "above"]  # what was asked about the region
+    difference: float  # of the means, that of the region first
+    low: float
+    high: float
+    pvalue: float  # small when such a difference is seldom seen if the answer is no
+    confidence_level: float  # of the interval, which has two sides
+    inside: float  # the mean score in the region
+    outside: float  # that of the other rows
+    n_inside: int
+    n_outside: int
+    method: str
+
+    def __str__(self) -> str:
+        verdict = f"is {self.side}" if self.pvalue <= 0.05 else f"is not shown to be {self.side}"
+        return (
+            f"The mean score in the region, {number(self.inside)}, {verdict} that of the others, "
+            f"{number(self.outside)}, at level 0.05 (p = {number(self.pvalue)}): the difference is "
+            f"{number(self.difference)}, {percent(self.confidence_level)} interval [{number(self.low)}, "
+            f"{number(self.high)}] ({self.method}, {self.n_inside:,} rows against {self.n_outside:,})."
+        )
+
+
+@dataclass(frozen=True)
 class Profile(Result):
     """Where along s the law of z differs from its law overall, beside what independence gives."""
 

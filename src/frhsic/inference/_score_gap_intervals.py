@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import torch
 
-from frhsic._checks import ArgumentError
 from frhsic.dependence import ScoreGap
+from frhsic.inference._decision_gaps import decision_interval
 from frhsic.inference._gdp_intervals import (
     CHANCE_ROWS,
     gdp_curve,
@@ -19,7 +19,7 @@ from frhsic.inference._gdp_intervals import (
 )
 from frhsic.inference._kernel_intervals import CHANCE_DRAWS, group_notes
 from frhsic.inference._process import Smoothed
-from frhsic.inference._question import IntervalOptions, Observations
+from frhsic.inference._question import IntervalOptions, Observations, check_one_score
 from frhsic.inference._results import Interval
 from frhsic.numerics._permutations import random_orders
 
@@ -61,9 +61,7 @@ def gap_curve(rows: Observations, measure: ScoreGap, generator: torch.Generator)
     two near cut-offs, almost everywhere, and then the gap of the score is the sum of the GDP of its parts.
     What it is more, on these rows, is added to the upper limits.
     """
-    if rows.z.shape[1] != 1:
-        fix = "Pass one score; of several classes each by itself."
-        raise ArgumentError("scores", "be one column for the gap of a score", rows.z.shape[1], fix)
+    check_one_score(rows, "the gap of a score")
     rows, means, notes = rows_to_smooth(rows, measure.means, generator)
     u, order = rows.z[:, 0].sort()
     w = rows.weights / rows.weights.sum()
@@ -85,14 +83,17 @@ def gap_tails(
     found: GapCurve, n_draws: int, generator: torch.Generator
 ) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """Return the lower and the upper limit of the gap as functions of the chance that each fails."""
-    lower, upper = gdp_tails(found.curve, n_draws, generator, standardize=True)
+    tails = gdp_tails(found.curve, n_draws, generator, standardize=True)
     return (
-        lambda tail: min(lower(tail), found.estimate),
-        lambda tail: max(upper(tail) + found.missed, found.estimate),
+        lambda tail: min(tails.lower(tail), found.estimate),
+        lambda tail: max(tails.upper(tail) + found.missed, found.estimate),
     )
 
 
 def score_gap_interval(rows: Observations, measure: ScoreGap, options: IntervalOptions) -> Interval:
+    """Return the interval of the gap over all cut-offs, at one, or at the worst."""
+    if measure.cutoff is not None:
+        return decision_interval(rows, measure, options)
     found = gap_curve(rows, measure, options.generator)
     lower, upper = gap_tails(found, options.n_draws, options.generator)
     tail = 0.5 * (1.0 - options.confidence_level)
@@ -109,7 +110,7 @@ def score_gap_interval(rows: Observations, measure: ScoreGap, options: IntervalO
         low=lower(tail),
         high=upper(tail),
         confidence_level=options.confidence_level,
-        measure="gap of the score",
+        measure=measure.words,
         target=found.target,
         method="Gaussian multiplier process of the parts of the score",
         attributes=rows.s.names,

@@ -1,0 +1,285 @@
+"""The gap of decisions at every cut-off: a band for the curve t -> D(t), and limits for its largest value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from frhsic._checks import ArgumentError
+from frhsic.dependence import GDP, ScoreGap
+from frhsic.inference._gdp_intervals import (
+    Tails,
+    gaps_under_independence,
+    gdp_curve,
+    rows_to_smooth,
+    tails_of_columns,
+)
+from frhsic.inference._kernel_intervals import group_notes
+from frhsic.inference._places import Places
+from frhsic.inference._process import Smoothed
+from frhsic.inference._question import IntervalOptions, Observations, check_one_score
+from frhsic.inference._results import DecisionGaps, Interval
+from frhsic.numerics._cells import Cells
+from frhsic.numerics._threads import one_thread
+
+# Cut-offs at which the curve is drawn and its largest value is looked for, at equal shares of the rows.
+_CUTOFFS = 32
+# More draws than these change a limit of 32 curves by less than its own error, and need memory.
+_MOST_DRAWS = 1_999
+
+
+@one_thread()
+def decision_gaps(
+    scores: object,
+    s: object,
+    *,
+    cutoffs: Sequence[float] | None = None,
+    confidence_level: float = 0.95,
+    bandwidth_s: float | None = None,
+    n_draws: int = 999,
+    random_state: object = None,
+    sample_weight: object = None,
+    groups: object = None,
+) -> DecisionGaps:
+    """Return the mean gap of the decision score > t along s at each cut-off t, with a band for all of them.
+
+    D(t) = E_S |P(score > t | S) - P(score > t)|: what :class:`frhsic.dependence.ScoreGap` adds up over t.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n,)
+    s : array-like of shape (n,) or (n, q)
+        The sensitive columns, taken jointly.
+    cutoffs : sequence of float, optional
+        None takes 32 quantiles of the scores, and the cut-off at which the gap of these rows is largest.
+    confidence_level : float, default=0.95
+        The confidence that D(t) lies in the band at every one of the cut-offs.
+    bandwidth_s : float or None, default=None
+        None takes shares within cells of s; a number smooths along s instead, as in
+        :func:`conditional_curve`.
+    n_draws : int, default=999
+        Multiplier draws.
+    random_state : int, generator or None
+    sample_weight : array-like of shape (n,), optional
+    groups : array-like of shape (n,), optional
+        Which rows may depend on one another, such as those of one person; groups are independent.
+
+    Returns
+    -------
+    DecisionGaps
+
+    Notes
+    -----
+    D(t) is the GDP of the decision, and its limits are those of :func:`confidence_interval` for GDP, with
+    draws that all cut-offs share. The chance that a single limit fails is chosen so that all of them hold
+    together: at the quantile of the smallest tail over cut-offs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.integers(20, 30, 4_000)
+    >>> score = rng.uniform(size=4_000) ** np.where(age > 24, 0.5, 1.0)
+    >>> found = decision_gaps(score, {"age": age}, cutoffs=[0.25, 0.5, 0.75], random_state=0)
+    >>> [round(gap, 2) for gap in found.gaps]
+    [0.09, 0.12, 0.09]
+    """
+    options = IntervalOptions.read(confidence_level, n_draws, random_state, chance=True)
+    rows = Observations.read(scores, s, sample_weight, groups, one_column=True).drop_zero_weights()
+    measure = ScoreGap(bandwidth_s)
+    found = find_decisions(
+        rows, measure, options.generator, None if cutoffs is None else read_cutoffs(cutoffs)
+    )
+    tails = tails_of_columns(found.curve, min(n_draws, _MOST_DRAWS), options.generator)
+    each = _Together.of(tails).both(1.0 - confidence_level)
+    ends = [(one.lower(each), one.upper(each)) for one in tails]
+    chance = gaps_under_independence(found.curve, options.generator).mean(dim=0)
+    return DecisionGaps(
+        cutoffs=tuple(found.cutoffs.tolist()),
+        rates=tuple(found.curve.overall.tolist()),
+        gaps=tuple(found.gaps.tolist()),
+        low=tuple(min(low, gap) for (low, _), gap in zip(ends, found.gaps.tolist(), strict=True)),
+        high=tuple(max(high, gap) for (_, high), gap in zip(ends, found.gaps.tolist(), strict=True)),
+        chance=tuple(chance.tolist()),
+        confidence_level=confidence_level,
+        target=f"at each cut-off {found.target}",
+        attributes=rows.s.names,
+        n=rows.n_units,
+        notes=(*found.notes, *group_notes(rows), *found.curve.notes()),
+    )
+
+
+def read_cutoffs(cutoffs: Sequence[float]) -> Tensor:
+    """Return cut-offs as a tensor; raise ArgumentError unless they are finite numbers."""
+    values = [float(one) for one in cutoffs]
+    if not values or not all(map(math.isfinite, values)):
+        raise ArgumentError("cutoffs", "be one finite number or several", repr(cutoffs), "Pass (0.5,).")
+    return torch.tensor(values, dtype=torch.float64)
+
+
+class Decisions(NamedTuple):
+    """Decisions at several cut-offs, and the curves of their rates along s."""
+
+    cutoffs: Tensor  # (r,)
+    gaps: Tensor  # (r,), D(t) on these rows
+    curve: Smoothed
+    missed: float  # by how much the largest gap at any cut-off is above those at these
+    notes: tuple[str, ...]
+
+    @property
+    def estimate(self) -> float:
+        """The largest gap on these rows."""
+        return float(self.gaps.max()) + self.missed
+
+    @property
+    def target(self) -> str:
+        """What the gaps are about, and under which assumption."""
+        return self.curve.target_of_gdp.replace("the GDP of", "the mean gap of")
+
+
+def find_decisions(
+    rows: Observations, measure: ScoreGap, generator: torch.Generator, cutoffs: Tensor | None = None
+) -> Decisions:
+    """Return the curves of the decisions at given cut-offs; None: at quantiles, and at the worst one."""
+    check_one_score(rows, "the gap of decisions")
+    rows, means, notes = rows_to_smooth(rows, measure.means, generator)
+    if cutoffs is None:
+        worst, most = measure._with(_cells=means._cells, _ranges=means._ranges).worst(rows.z, rows.s, rows.w)
+        cutoffs = _quantiles(rows, worst)
+    else:
+        most = cutoffs.new_zeros(1)
+    if rows.groups is None and rows.w is None and means.bandwidth_s is None:
+        curve = _curve_of_table(rows, means, cutoffs)
+    else:
+        decisions = (rows.z > cutoffs).to(torch.float64)
+        curve = gdp_curve(replace(rows, z=decisions), means, generator)[1]
+    gaps = curve.mass @ curve.gaps.abs()
+    return Decisions(cutoffs, gaps, curve, max(0.0, float(most) - float(gaps.max())), notes)
+
+
+def _quantiles(rows: Observations, worst: Tensor) -> Tensor:
+    """Return cut-offs at equal shares of the rows, and one more; above each of them there are rows."""
+    u, order = rows.z[:, 0].sort()
+    upto = rows.weights[order].cumsum(0)
+    shares = torch.arange(1, _CUTOFFS + 1, dtype=torch.float64) / (_CUTOFFS + 1)
+    at = torch.searchsorted(upto, shares * upto[-1]).clamp_max(len(u) - 1)
+    cutoffs = torch.cat((u[at], worst)).unique()
+    return cutoffs[cutoffs < u[-1]]
+
+
+def _curve_of_table(rows: Observations, means: GDP, cutoffs: Tensor) -> Smoothed:
+    """Return the curves from a table of cells of s by levels of the score, for rows of equal weight.
+
+    Rows of one cell and level decide alike, so that one row with their number stands for them.
+    """
+    w = rows.weights
+    cells = means._cells or Cells.of(rows.s, w, rows.effective_units)
+    ordered, order = cutoffs.sort()
+    level = torch.searchsorted(ordered, rows.z[:, 0].contiguous())  # the number of cut-offs below the score
+    code = cells.codes(rows.s) * (len(cutoffs) + 1) + level
+    place, code = code.unique(return_inverse=True)
+    counts = torch.bincount(code).to(w)
+    cell, level = place // (len(cutoffs) + 1), place % (len(cutoffs) + 1)
+    above = (level[:, None] > torch.arange(len(cutoffs))).to(w)
+    decisions = torch.empty_like(above)
+    decisions[:, order] = above
+    found, sizes = cell.unique(return_counts=True)
+    places = Places(
+        found[:, None].double(),
+        ("categorical",),
+        torch.arange(len(place)),
+        sizes.tolist(),
+        torch.full_like(counts, 1.0 / len(rows)),
+        None,
+        1.0,
+        counts,
+    )
+    return Smoothed(decisions, places, [1.0], cells=cells)
+
+
+class _Together(NamedTuple):
+    """The tail of each of several limits at which all of them hold together."""
+
+    up: Tensor  # (B,), the smallest tail of a draw among those that would break an upper limit
+    down: Tensor  # (B,), a lower one
+
+    @classmethod
+    def of(cls, tails: Sequence[Tails]) -> _Together:
+        moves, noise, chance = (
+            torch.stack(draws)
+            for draws in zip(*((one.moves, one.noise, one.chance) for one in tails), strict=True)
+        )
+        up = torch.minimum(_tail_of(-moves), _tail_of(chance)).amin(dim=0)
+        down = torch.minimum(_tail_of(moves), _tail_of(noise)).amin(dim=0)
+        return cls(up, down)
+
+    def upper(self, tail: float) -> float:
+        return self._quantile(self.up, tail)
+
+    def lower(self, tail: float) -> float:
+        return self._quantile(self.down, tail)
+
+    def both(self, tail: float) -> float:
+        return self._quantile(torch.minimum(self.up, self.down), tail)
+
+    def _quantile(self, smallest: Tensor, tail: float) -> float:
+        return max(float(smallest.quantile(tail)), 1.0 / (len(smallest) + 1.0))
+
+
+def _tail_of(draws: Tensor) -> Tensor:
+    """Return the share of draws that are as large as each one, row by row; one where all are equal."""
+    ordered = draws.sort(dim=1).values
+    return 1.0 - torch.searchsorted(ordered, draws.contiguous()) / draws.shape[1]
+
+
+def decision_tails(
+    found: Decisions, n_draws: int, generator: torch.Generator
+) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """Return the limits of the largest D(t) among cut-offs, as functions of the chance that each fails."""
+    tails = tails_of_columns(found.curve, min(n_draws, _MOST_DRAWS), generator)
+    together = None if len(tails) == 1 else _Together.of(tails)
+
+    def lower(tail: float) -> float:
+        each = tail if together is None else together.lower(tail)
+        return min(max(one.lower(each) for one in tails), found.estimate)
+
+    def upper(tail: float) -> float:
+        each = tail if together is None else together.upper(tail)
+        return max(max(one.upper(each) for one in tails) + found.missed, found.estimate)
+
+    return lower, upper
+
+
+def find_decisions_of(rows: Observations, measure: ScoreGap, generator: torch.Generator) -> Decisions:
+    """Return the decisions whose largest gap is the value of the measure."""
+    if measure.cutoff is None or measure.cutoff == "worst":
+        return find_decisions(rows, measure, generator)
+    return find_decisions(rows, measure, generator, torch.tensor([measure.cutoff], dtype=torch.float64))
+
+
+def decision_interval(rows: Observations, measure: ScoreGap, options: IntervalOptions) -> Interval:
+    """Return the interval of D(t) at one cut-off, or of its largest value."""
+    found = find_decisions_of(rows, measure, options.generator)
+    lower, upper = decision_tails(found, options.n_draws, options.generator)
+    tail = 0.5 * (1.0 - options.confidence_level)
+    draws = gaps_under_independence(found.curve, options.generator).amax(dim=1) if options.chance else None
+    chance, chance_high = options.summarize(draws)
+    return Interval(
+        estimate=found.estimate,
+        low=lower(tail),
+        high=upper(tail),
+        confidence_level=options.confidence_level,
+        measure=measure.words,
+        target=found.target,
+        method="Gaussian multiplier process of the decisions",
+        attributes=rows.s.names,
+        n=rows.n_units,
+        chance=chance,
+        chance_high=chance_high,
+        notes=(*found.notes, *group_notes(rows), *found.curve.notes()),
+    )
