@@ -18,7 +18,7 @@ inference.bounds.linear_complexity inference.bounds.network_complexity inference
 inference.bounds.uniform_bound inference.bounds.linear_complexity inference.bounds.certify
 dependence.HSIC dependence.DistanceCovariance dependence.GDP dependence.EIPM dependence.Dependence
 dependence.ScoreGap dependence.GDP inference.decision_gaps
-inference.decision_gaps inference.region_test dependence.ScoreGap inference.conditional_curve
+inference.decision_gaps inference.region_test dependence.ScoreGap report.plot_decision_gaps
 dependence.KernelHGR dependence.MutualInformation dependence.Adversary dependence.HSIC
 dependence.BinnedMMD dependence.EIPM dependence.HSIC
 kernels.Gaussian kernels.Laplace kernels.InverseMultiquadric kernels.Matern kernels.Kernel
@@ -33,7 +33,7 @@ selection.first_not_rejected selection.last_equivalent inference.equivalence_tes
 baselines.FRHSIC baselines.FREM baselines.REG_GDP baselines.REG_GDP_PROBABILITIES baselines.UNFAIR
 baselines.MMD baselines.DCOR baselines.ADV baselines.LAFTR baselines.UNFAIR
 baselines.Residualizer baselines.correlation_remover baselines.adversarial_fairness
-metrics.generalized_demographic_parity metrics.normalized_hsic metrics.hsic metrics.eipm
+metrics.generalized_demographic_parity metrics.score_gap metrics.normalized_hsic metrics.hsic metrics.eipm
 metrics.distance_correlation metrics.kernel_hgr metrics.normalized_hsic
 sources.open_source sources.open_sql sources.Source sources.shuffle auditing.audit_source
 sources.read_table sources.write_table sources.open_source

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.data import check_aligned, to_generator, to_sensitive, to_weights
-from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, KernelHGR
+from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, KernelHGR, ScoreGap
 from frhsic.inference import MIN_LABEL_ROWS, rows_by_label
 from frhsic.numerics._centering import Estimator
 
@@ -26,6 +27,7 @@ __all__ = [
     "hsic",
     "kernel_hgr",
     "normalized_hsic",
+    "score_gap",
 ]
 
 Kinds = str | Mapping[str, str] | None
@@ -86,6 +88,45 @@ def generalized_demographic_parity(
     0.26
     """
     return _evaluate(GDP(bandwidth_s), y_pred, sensitive_features, sample_weight, given, kinds)
+
+
+def score_gap(
+    y_true: object,  # noqa: ARG001
+    y_pred: object,
+    *,
+    sensitive_features: object,
+    sample_weight: object = None,
+    given: object = None,
+    cutoff: float | Literal["worst"] | None = None,
+    bandwidth_s: float | None = None,
+    kinds: Kinds = None,
+) -> float:
+    """Return the mean over S of the distance between the predictions at S and all predictions.
+
+    In the unit of the prediction (Wasserstein-1): the mean gap of decisions, added up over all cut-offs.
+
+    Parameters
+    ----------
+    y_true, y_pred, sensitive_features, sample_weight, given, bandwidth_s, kinds
+        As in :func:`generalized_demographic_parity`.
+    cutoff : float, "worst" or None, default=None
+        A number takes the decision prediction > cutoff alone, "worst" the cut-off with the largest gap: both
+        are shares of rows. See :class:`frhsic.dependence.ScoreGap`.
+
+    Returns
+    -------
+    float
+        Zero when predictions have the same law at every S. A sample gives more than zero by chance.
+
+    Examples
+    --------
+    >>> age = [20, 20, 30, 30]
+    >>> scores = [0.0, 1.0, 0.25, 0.75]  # equal means
+    >>> score_gap(None, scores, sensitive_features=age, kinds="categorical")
+    0.125
+    """
+    measure = ScoreGap(bandwidth_s, cutoff=cutoff)
+    return _evaluate(measure, y_pred, sensitive_features, sample_weight, given, kinds)
 
 
 def hsic(

@@ -276,7 +276,7 @@ def test_not_seen_is_said_to_be_no_evidence(rows: dict[str, Any]) -> None:
 def test_the_dictionary_follows_the_schema_as_strict_json(which: str, request: pytest.FixtureRequest) -> None:
     found: Audit = request.getfixturevalue(which)
     read = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert read["schema"] == schema()["title"] == "frhsic.audit/1"
+    assert read["schema"] == schema()["title"] == "frhsic.audit/2"
     jsonschema.Draft202012Validator(schema()).validate(read)
 
 

@@ -102,6 +102,7 @@ def test_every_argument_changes_the_value(metric):
         "given": y,
         "kinds": "categorical",
         "bandwidth_s": 0.03,
+        "cutoff": "worst",
         "ridge": 0.1,
         "max_rows": 100,
         "random_state": 1,

@@ -35,11 +35,12 @@ from frhsic.auditing import (
     Transfer,
     audit,
 )
-from frhsic.inference import Curve, Interval, Profile, TestResult
+from frhsic.inference import Curve, DecisionGaps, Interval, Profile, TestResult
 from frhsic.inference.bounds import Certificate, certify
 from frhsic.report import (
     plot_bounds,
     plot_curve,
+    plot_decision_gaps,
     plot_frontier,
     plot_history,
     plot_null,
@@ -538,6 +539,9 @@ def drawn(certificate: Certificate) -> dict[str, Any]:
     ages = tuple(np.linspace(20.0, 80.0, 30))
     representation = make_audit(None, score=False).representation
     points = [Point(10.0, 0.80, 0.01, upper=0.02), Point(0.0, 0.85, 0.06), Point(1.0, 0.84, 0.05, upper=0.07)]
+    gaps = DecisionGaps(
+        *((0.2, 0.5), (0.7, 0.4), (0.1, 0.2), (0.05, 0.1), (0.2, 0.3), (0.04, 0.05)), 0.95, "", ("age",), 90
+    )
     history = [
         {"epoch": i, "loss": 1 / (i + 1), "penalty": 0.1, "validation_loss": 0.5, "validation_penalty": None}
         for i in range(4)
@@ -545,6 +549,7 @@ def drawn(certificate: Certificate) -> dict[str, Any]:
     return {
         "plot_bounds": lambda ax: plot_bounds(certificate, ax=ax),
         "plot_curve": lambda ax: plot_curve(a_curve("age", ages), ax=ax),
+        "plot_decision_gaps": lambda ax: plot_decision_gaps(gaps, thresholds=[0.5], ax=ax),
         "plot_frontier": lambda ax: plot_frontier(points, ax=ax),
         "plot_history": lambda ax: plot_history(history, ax=ax),
         "plot_null": lambda ax: plot_null(a_test("age"), ax=ax),

@@ -1,6 +1,8 @@
 """Audits: the dependence of a score or a representation on sensitive columns, in numbers."""
 
 from frhsic.auditing._audit import audit
+from frhsic.auditing._decisions import Decision as Decision
+from frhsic.auditing._decisions import Region as Region
 from frhsic.auditing._measures import MEASURES, AuditMeasure, Estimate
 from frhsic.auditing._results import Attribute, Audit, Claim
 from frhsic.auditing._results import Column as Column

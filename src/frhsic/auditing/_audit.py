@@ -5,14 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from itertools import zip_longest
 
 import torch
 
 from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic._progress import Progress
 from frhsic.auditing._claims import Evidence, Shares, adjust, find_signs_about_zero, make_claims, rejects
+from frhsic.auditing._decisions import check_regions, find_decisions, read_regions, read_thresholds
 from frhsic.auditing._measures import MEASURES, AuditMeasure, Measurement
-from frhsic.auditing._results import Attribute, Audit, LabelDependence, Outcome, Representation
+from frhsic.auditing._results import Attribute, Audit, Column, LabelDependence, Outcome, Representation
 from frhsic.auditing._rows import subjects_of_rows
 from frhsic.auditing._sketches import subjects_of_sketches
 from frhsic.auditing._subject import Settings, Subject
@@ -42,6 +44,8 @@ def audit(
     random_state: object = None,
     trained_on: bool | None = None,
     positive_label: Label | None = None,
+    thresholds: Sequence[float] | float = (),
+    regions: Mapping[str, str] | None = None,
 ) -> Audit:
     """Return every number about the dependence of a score or a representation on sensitive columns.
 
@@ -78,6 +82,12 @@ def audit(
         Whether these rows were used to train the model. True warns: its scores fit them too well.
     positive_label : label, optional
         The favourable outcome of a binary y; the last of the sorted labels unless said.
+    thresholds : float or sequence of float, default=()
+        Scores above which a decision is made: adds the rate of decisions along each attribute, its gap, and
+        the ratio of the lowest to the highest rate.
+    regions : dict of str to {"below", "above"}, optional
+        Questions that are asked before the rows are looked at: ``{"age >= 62": "below"}`` asks whether the
+        mean score there is below that of the others. Each answer has its own level, 1 - confidence_level.
 
     Returns
     -------
@@ -97,7 +107,9 @@ def audit(
     seed = int(torch.randint(2**31, (), generator=to_generator(random_state)))
     if isinstance(random_state, int):
         seed = random_state
-    settings = Settings(confidence_level, bandwidth_s, seed)
+    settings = Settings(
+        confidence_level, bandwidth_s, seed, read_thresholds(thresholds), read_regions(regions)
+    )
     data = {
         "sensitive_features": sensitive_features,
         "y_true": y_true,
@@ -133,6 +145,8 @@ def audit_subjects(
 ) -> Audit:
     """Return the audit of each sensitive column and, last of several subjects, of all of them jointly."""
     whole, several = subjects[-1], len(subjects) > 1
+    check_regions(settings.regions, whole.s)
+    _check_decisions(settings, whole.width)
     single = subjects[:-1] if several else subjects
     score = whole.width == 1
     notes = (*_warn_of_training(trained_on), *notes, *whole.notes())
@@ -151,8 +165,8 @@ def audit_subjects(
             evidence[: len(single)], evidence[-1] if several else None, columns, shares.alpha
         )
         found = []
-        for subject, one in zip(subjects, evidence, strict=True):
-            attribute, more = _audit_attribute(subject, one, bar)
+        for subject, one, column in zip_longest(subjects, evidence, columns):
+            attribute, more = _audit_attribute(subject, one, column, bar)
             found.append(attribute)
             notes += more
         representation = None if score else _probe(whole)
@@ -225,7 +239,7 @@ def gather_evidence(
 
 @keep_embeddings()
 def _audit_attribute(
-    subject: Subject, evidence: Evidence, bar: Progress
+    subject: Subject, evidence: Evidence, column: Column | None, bar: Progress
 ) -> tuple[Attribute, tuple[str, ...]]:
     """Return what was found on one attribute, and notes on what could not be measured."""
     measures: dict[str, Measurement] = {}
@@ -237,6 +251,7 @@ def _audit_attribute(
             measures[name] = result
         bar.advance()
     outcome, more = _audit_outcome(subject, evidence)
+    decisions, few = find_decisions(subject, column)
     bar.advance()
     return Attribute(
         names=subject.s.names,
@@ -246,7 +261,16 @@ def _audit_attribute(
         curve=None if evidence.score is None else evidence.score.curve,
         profile=evidence.profile,
         outcome=outcome,
-    ), (*notes, *more)
+        **decisions._asdict(),
+    ), (*notes, *more, *few)
+
+
+def _check_decisions(settings: Settings, width: int) -> None:
+    """Raise ArgumentError if decisions are asked for of a representation."""
+    for name, asked in (("thresholds", settings.thresholds), ("regions", settings.regions)):
+        if asked and width > 1:
+            must = "come with one score: a representation decides nothing"
+            raise ArgumentError(name, must, f"{width} columns", "Leave it out, or pass one score.")
 
 
 def _measure(

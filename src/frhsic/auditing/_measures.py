@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
 
 from frhsic._text import number, percent
 from frhsic.data import to_generator
-from frhsic.dependence import HSIC, DistanceCovariance, KernelHGR
+from frhsic.dependence import HSIC, DistanceCovariance, KernelHGR, ScoreGap
 from frhsic.inference import Interval, Result
 
 if TYPE_CHECKING:
@@ -131,6 +131,13 @@ def _gdp(subject: Subject) -> Interval | None:
     return subject.gdp() if subject.has_means else None
 
 
+def _gap(subject: Subject, cutoff: Literal["worst"] | None = None) -> Interval | None:
+    """Return the gap of the score: of a sketch, on its stored rows."""
+    if not subject.has_means or subject.groups_lost:
+        return None
+    return subject.rows.interval(ScoreGap(subject.settings.bandwidth_s, cutoff=cutoff))
+
+
 def _distance_correlation(subject: Subject) -> Interval | None:
     if len(set(subject.s.kinds)) > 1 or subject.groups_lost:
         return None
@@ -171,6 +178,18 @@ MEASURES: dict[str, AuditMeasure] = {
     measure.name: measure
     for measure in (
         AuditMeasure(
+            name="gap",
+            title="gap of the score",
+            means="How far the distribution of the score at a value of {s} lies from the overall "
+            "distribution, on average over the rows: the mean distance by which scores would have to move, "
+            "and the mean gap of decisions over all cut-offs.",
+            not_means="It says nothing about single people, nor at which cut-off decisions differ. It is "
+            "never negative, so it is positive under independence too.",
+            compute=_gap,
+            label="gap",
+            of_score=True,
+        ),
+        AuditMeasure(
             name="gdp",
             title="mean gap (GDP)",
             label="GDP",
@@ -182,6 +201,16 @@ MEASURES: dict[str, AuditMeasure] = {
             of_score=True,
             summary="The mean score at a value of {s} differs from the overall mean of {overall} by "
             "{estimate} on average ({interval}, for {target}). Under independence: {chance}.",
+        ),
+        AuditMeasure(
+            name="gap_worst",
+            title="gap of decisions at the worst cut-off",
+            label="worst cut-off",
+            means="With a decision for every score above a cut-off: how far the rate at a value of {s} lies "
+            "from the overall rate, on average over the rows, at the cut-off where this is largest. A share "
+            "of the rows.",
+            not_means="Nobody may decide at that cut-off. A largest value is large under independence too.",
+            compute=lambda subject: _gap(subject, "worst"),
         ),
         AuditMeasure(
             name="normalized_hsic",

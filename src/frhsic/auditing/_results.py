@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from frhsic._checks import ArgumentError
 from frhsic._text import number
+from frhsic.auditing._decisions import Decision, Region
 from frhsic.auditing._measures import Estimate
 from frhsic.auditing._words import sentences
-from frhsic.inference import Curve, Interval, Profile, Result, TestResult, frame
+from frhsic.inference import Curve, DecisionGaps, Interval, Profile, Result, TestResult, frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from frhsic.inference.bounds import Certificate
 
 # The form of to_dict(): the number grows when a reader of older ones would misread a newer one.
-SCHEMA = "frhsic.audit/1"
+SCHEMA = "frhsic.audit/2"
 
 
 Question = Literal["dependence", "within outcomes", "calibration"]
@@ -168,9 +169,10 @@ class Attribute(Result):
         Of independence. ``adjusted`` is the p-value to compare with 1 - ``confidence_level``, after the
         correction for all its attributes and questions.
     measures : dict of str to Interval or Estimate
-        By the names of ``frhsic.auditing.MEASURES``: "gdp" (in units of the score), "normalized_hsic" and
-        "hsic" (debiased), "distance_correlation", "kernel_hgr". What cannot be measured is absent: the gap of
-        a representation, or the distance correlation of continuous and categorical columns jointly.
+        By the names of ``frhsic.auditing.MEASURES``: "gap" and "gdp" (in units of the score), "gap_worst" (a
+        share of rows), "normalized_hsic" and "hsic" (debiased), "distance_correlation", "kernel_hgr". What
+        cannot be measured is absent: the gap of a representation, or the distance correlation of continuous
+        and categorical columns jointly.
     curve : Curve or None
         The mean score along s, its band at the confidence that the claims need; None when z is a
         representation, or for several columns.
@@ -178,6 +180,12 @@ class Attribute(Result):
         None for several columns.
     outcome : Outcome or None
         When y was given.
+    cutoffs : DecisionGaps or None
+        The gap of decisions at every cut-off; None when z is a representation, or for several columns.
+    decisions : tuple of Decision
+        At each of the thresholds that were asked for.
+    regions : tuple of Region
+        The answer about each region that was asked for.
 
     Examples
     --------
@@ -186,7 +194,7 @@ class Attribute(Result):
     >>> age = np.arange(18.0, 78.0)
     >>> found = audit(age**2, sensitive_features={"age": age}, random_state=0).attribute("age")
     >>> list(found.measures)
-    ['gdp', 'normalized_hsic', 'hsic', 'distance_correlation', 'kernel_hgr']
+    ['gap', 'gdp', 'gap_worst', 'normalized_hsic', 'hsic', 'distance_correlation', 'kernel_hgr']
     """
 
     names: tuple[str, ...]
@@ -196,6 +204,9 @@ class Attribute(Result):
     curve: Curve | None
     profile: Profile | None
     outcome: Outcome | None
+    cutoffs: DecisionGaps | None = None
+    decisions: tuple[Decision, ...] = ()
+    regions: tuple[Region, ...] = ()
 
     @property
     def name(self) -> str:
@@ -367,6 +378,8 @@ class Audit(Result):
             rows += _row(found.name, "independence test", found.test)
             for name, result in found.measures.items():
                 rows += _row(found.name, name, result)
+            for decision in found.decisions:
+                rows += _row(found.name, f"gap of decisions at {number(decision.threshold)}", decision.gap)
             if found.outcome is not None:
                 outcome = found.outcome
                 rows += _row(found.name, "equalized odds test", outcome.equalized_odds)

@@ -69,8 +69,9 @@ class SketchSubject(Subject):
         notes = [f"Of a sketch: all {self.n:,} rows in one pass, by sums of features. {sketch.error()}"]
         if stored < self.n:
             notes.append(
-                f"Distance correlation, kernel HGR, the profile and the certificate are those of {stored:,} "
-                "rows drawn at random; the test, HSIC, GDP and curves are those of all rows."
+                "Gaps of the score and of decisions, distance correlation, kernel HGR, the profile and the "
+                f"certificate are those of {stored:,} rows drawn at random; the test, HSIC, GDP and curves "
+                "of the mean score are those of all rows."
             )
         repeated = 0 if sketch.grouped else sketch.repeated_ids
         if repeated:
@@ -83,7 +84,7 @@ class SketchSubject(Subject):
             notes.append("Calibration is not part of the audit of a sketch.")
         if sketch.grouped:
             notes.append(
-                "Rows come in groups: of a sketch only the test and HSIC count these. The mean gap (GDP), "
+                "Rows come in groups: of a sketch only the test and HSIC count these. Gaps (GDP too), "
                 "curves, the profile, distance correlation and the certificate are left out; kernel HGR "
                 "counts rows."
             )

@@ -32,6 +32,8 @@ def audit_source(
     random_state: object = None,
     trained_on: bool | None = None,
     positive_label: Label | None = None,
+    thresholds: Sequence[float] | float = (),
+    regions: Mapping[str, str] | None = None,
     engine: Engine = Local(),  # noqa: B008
     partials: str | os.PathLike[str] | None = None,
     progress: Callable[[str, RunProgress], None] | None = None,
@@ -51,7 +53,7 @@ def audit_source(
         as they are.
     groups : str, optional
         The column whose equal values mark rows that may depend on one another, such as a person.
-    confidence_level, bandwidth_s, random_state, trained_on, positive_label
+    confidence_level, bandwidth_s, random_state, trained_on, positive_label, thresholds, regions
         As in :func:`audit`.
     engine, partials
         As in :func:`frhsic.runners.sketch_source`.
@@ -102,6 +104,8 @@ def audit_source(
         random_state=random_state,
         trained_on=trained_on,
         positive_label=positive_label,
+        thresholds=thresholds,
+        regions=regions,
     )
     return replace(result, notes=(*result.notes, *notes))
 

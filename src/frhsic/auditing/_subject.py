@@ -11,6 +11,7 @@ from torch import Tensor
 from frhsic._checks import ArgumentError
 from frhsic._text import shorten
 from frhsic.auditing._claims import SignedCurve, draws_for, find_signs, permutations_for
+from frhsic.auditing._decisions import RegionQuestion
 from frhsic.auditing._results import Column
 from frhsic.data import Label, Sensitive
 from frhsic.dependence import GDP, Dependence
@@ -46,6 +47,8 @@ class Settings(NamedTuple):
     confidence_level: float
     bandwidth_s: float | None
     seed: int
+    thresholds: tuple[float, ...] = ()
+    regions: tuple[RegionQuestion, ...] = ()
 
 
 class Subject(ABC):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from frhsic._text import join_words, number, percent
+from frhsic.auditing._decisions import decision_sentences, headline
 from frhsic.auditing._measures import MEASURES
 from frhsic.inference import Curve, Profile, TestResult
 
@@ -26,8 +27,14 @@ def sentences(audit: Audit) -> tuple[str, ...]:
     for found in audit.attributes:
         column = columns[found.names[0]]
         numbers = (measure.sentence(found, audit.score) for measure in MEASURES.values())
-        parts = (_dependence(found, audit), *filter(None, numbers), *_places_of(found, column, audit))
+        parts = (
+            _dependence(found, audit),
+            *filter(None, (headline(found, audit.score), *numbers)),
+            *_places_of(found, column, audit),
+        )
         lines.append(" ".join(parts))
+        if audit.score is not None:
+            lines += decision_sentences(found, column, audit.score, place)
         if found.outcome is not None:
             lines.append(" ".join(_outcome(found, found.outcome, column, audit)))
     if audit.joint is not None:

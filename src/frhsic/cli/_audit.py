@@ -13,7 +13,7 @@ import typer
 from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic._text import LONGEST, cell, escape, number, quote, quote_all, shorten, to_line
 from frhsic.cli import _options as options
-from frhsic.cli._gate import BUILT_IN, OUTCOME_MEASURES, Gate
+from frhsic.cli._gate import BUILT_IN, DECISION_MEASURE, OUTCOME_MEASURES, Gate
 from frhsic.cli._input import check_columns, drop_empty, list_columns, read_columns
 from frhsic.cli._options import argument, option
 from frhsic.cli._output import echo, echo_table, echo_warnings, show_status, write_json
@@ -56,8 +56,8 @@ _FailAbove = Annotated[
     list[str] | None,
     option(
         "--fail-above MEASURE=X",
-        f"Exit with 1 if a measure is above X on any sensitive column: {', '.join(BUILT_IN)}; with --label "
-        f"also {', '.join(OUTCOME_MEASURES)}.",
+        f"Exit with 1 if a measure is above X on any sensitive column: {', '.join(BUILT_IN)}; with "
+        f"--threshold also {DECISION_MEASURE}; with --label also {', '.join(OUTCOME_MEASURES)}.",
     ),
 ]
 _FailOn = Annotated[
@@ -68,6 +68,23 @@ _FailOn = Annotated[
         "shown to be below passes; lower: the lower end, so that only what is shown to be above fails.",
     ),
 ]
+_Threshold = Annotated[
+    list[float] | None,
+    option(
+        "--threshold T",
+        "A score above which a decision is made: the rate of decisions along each attribute, its gap and "
+        "the ratio of the lowest to the highest rate. May be repeated.",
+    ),
+]
+_Below = Annotated[
+    list[str] | None,
+    option(
+        "--below REGION",
+        "Ask whether the mean score of a region, such as 'age >= 62', is below that of the others. To be "
+        "chosen before the rows are looked at; each question has its own level. May be repeated.",
+    ),
+]
+_Above = Annotated[list[str] | None, option("--above REGION", "The same, above that of the others.")]
 _Query = Annotated[str | None, option("--query SELECT", "What to read from a database.")]
 _Engine = Annotated[
     str,
@@ -108,6 +125,9 @@ def audit(
     positive: _Positive = None,
     weight: options.Weight = None,
     group: _Group = None,
+    threshold: _Threshold = None,
+    below: _Below = None,
+    above: _Above = None,
     report: _Report = None,
     as_json: options.Json = None,
     confidence_level: _ConfidenceLevel = 0.95,
@@ -132,11 +152,18 @@ def audit(
       frhsic audit scores.csv --score score --sensitive age
       frhsic audit scores.csv --score score --sensitive age --sensitive sex --label income --held-out
       frhsic audit scores.csv --score score --sensitive age --report audit.html --json audit.json
+      frhsic audit scores.csv --score score --sensitive age --threshold 0.5 --below 'age >= 62'
       frhsic audit scores.csv --score score --sensitive age --fail-above gdp=0.25
       frhsic audit 'scores/*.parquet' --score score --sensitive age --report audit.html
       frhsic audit BANK_DATABASE --query "SELECT score, age FROM scores" --score score --sensitive age
     """  # noqa: D301
-    gate = Gate.parse(fail_above, fail_on, several=len(set(score)) > 1, outcome=label is not None)
+    gate = Gate.parse(
+        fail_above,
+        fail_on,
+        several=len(set(score)) > 1,
+        outcome=label is not None,
+        thresholds=bool(threshold),
+    )
     kinds = options.parse_kinds(kind, sensitive)
     check_confidence_level(confidence_level)
     if positive is not None and label is None:
@@ -154,6 +181,8 @@ def audit(
         "confidence_level": confidence_level,
         "random_state": seed,
         "trained_on": trained_on,
+        "thresholds": tuple(threshold or ()),
+        "regions": _parse_regions(below, above),
     }
     placeholders = options.parse_placeholders(missing_values)
     import frhsic.sources
@@ -178,6 +207,17 @@ def audit(
     for path in filter(None, (report, as_json)):
         echo(f"Wrote {path}.")
     raise typer.Exit(0 if gate.check(found) else 1)
+
+
+def _parse_regions(below: list[str] | None, above: list[str] | None) -> dict[str, str]:
+    """Return each region with what is asked about it."""
+    regions = dict.fromkeys(below or (), "below")
+    for text in above or ():
+        if text in regions:
+            fix = "Ask one of the two: a question has one side."
+            raise ArgumentError("--above", "name other regions than --below", quote(text), fix)
+        regions[text] = "above"
+    return regions
 
 
 def _audit_table(request: _Request) -> frhsic.auditing.Audit:
@@ -299,8 +339,9 @@ def _echo_audit(found: frhsic.auditing.Audit, request: _Request) -> None:
         _echo_numbers(one, found)
     echo()
     echo(
-        "GDP is the mean gap between the score at a value and overall, in units of the score. For the others "
-        "0 is none, and 1 the most (HSIC alone has no such end). If independent: the mean under "
+        "gap: the mean distance between the scores at a value and all scores, GDP that of their means, in "
+        "units of the score. For the others 0 is none, and 1 the most (HSIC alone has no such end). If "
+        "independent: the mean under "
         f"independence, and the value below which {found.confidence_level:.0%} of samples then lie."
     )
 
@@ -316,6 +357,7 @@ def _echo_numbers(one: frhsic.auditing.Attribute, found: frhsic.auditing.Audit) 
     results: list[tuple[str, Any]] = [
         (frhsic.auditing.MEASURES[name].short, result) for name, result in one.measures.items()
     ]
+    results += [(f"decisions at {number(each.threshold)}", each.gap) for each in one.decisions]
     if one.outcome is not None:
         results += [
             (f"GDP, outcome {shorten(escape(part.label), 8)}", part.gdp) for part in one.outcome.labels

@@ -27,6 +27,8 @@ _OPTIONS = {
     "random_state": "--seed",
     "confidence_level": "--confidence-level",
     "missing_values": "--missing-values",
+    "thresholds": "--threshold",
+    "regions": "--below or --above",
     **{name: f"--{name}" for name in ("budget", "budgets", "lam", "lams", "validation", "tolerance")},
     **{name: f"--{name}" for name in ("epochs", "query", "partials")},
     **dict.fromkeys(("X", "path", "where", "database", "columns"), "FILE"),

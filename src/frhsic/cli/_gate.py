@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     import frhsic.auditing
 
 # For the help, which loads no library; a test compares them with those of an audit.
-BUILT_IN = ("gdp", "normalized_hsic", "hsic", "distance_correlation", "kernel_hgr")
+BUILT_IN = ("gap", "gdp", "gap_worst", "normalized_hsic", "hsic", "distance_correlation", "kernel_hgr")
+# Of decisions: the gap at each --threshold.
+DECISION_MEASURE = "gap_at"
 # Beside the outcome: the gap within the favourable label, within each label, and of outcome minus score.
 OUTCOME_MEASURES = ("equal_opportunity", "equalized_odds", "calibration_gap")
 _ENDS = {"estimate": "estimate", "lower": "low", "upper": "high"}
@@ -30,7 +32,9 @@ class Gate:
     end: str = "estimate"
 
     @classmethod
-    def parse(cls, texts: Sequence[str] | None, end: str, *, several: bool, outcome: bool) -> Gate:
+    def parse(
+        cls, texts: Sequence[str] | None, end: str, *, several: bool, outcome: bool, thresholds: bool = False
+    ) -> Gate:
         """Read the options of a gate for an audit of one or several columns, with or without an outcome."""
         if end not in _ENDS:
             must = f"be one of {', '.join(_ENDS)}"
@@ -46,6 +50,10 @@ class Gate:
             if several and (measure is None or measure.of_score):
                 must = "have a single --score: it is a gap between mean scores"
                 raise ArgumentError(flag, must, "several", "Take normalized_hsic for a representation.")
+            if name == DECISION_MEASURE:
+                if not thresholds:
+                    raise ArgumentError(flag, "come with --threshold", "none", "Add --threshold 0.5, say.")
+                continue
             if measure is None and not outcome:
                 raise ArgumentError(flag, "come with --label", "no outcome", "Name its column with --label.")
             if end != "estimate" and measure is not None and not measure.has_interval:
@@ -93,7 +101,7 @@ class Gate:
 def _parse_limit(text: str) -> tuple[str, float]:
     # Measures other than the built-in ones exist only where auditing is loaded.
     auditing = sys.modules.get("frhsic.auditing")
-    known = (*(BUILT_IN if auditing is None else auditing.MEASURES), *OUTCOME_MEASURES)
+    known = (*(BUILT_IN if auditing is None else auditing.MEASURES), DECISION_MEASURE, *OUTCOME_MEASURES)
     name, _, value = text.partition("=")
     name = name.strip().lower().replace("-", "_")
     if name not in known:
@@ -112,6 +120,10 @@ def _select(one: frhsic.auditing.Attribute, name: str) -> list[tuple[str, Any]]:
 
     if name in frhsic.auditing.MEASURES:
         return [(frhsic.auditing.MEASURES[name].short, one.measures.get(name))]
+    if name == DECISION_MEASURE:
+        return [(f"gap of decisions at {number(each.threshold)}", each.gap) for each in one.decisions] or [
+            ("gap of decisions", None)
+        ]
     outcome = one.outcome
     if name == "calibration_gap":
         return [("the calibration gap", None if outcome is None else outcome.calibration_gap)]

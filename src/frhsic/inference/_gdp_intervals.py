@@ -148,8 +148,8 @@ def gdp_tails(
 ) -> Tails:
     """Return the limits of the mean of |g|, averaged over columns.
 
-    With ``standardize`` pi_a sd_a and g_a / sd_a stand for pi_a and g_a on U, sd_a that of e_a: the
-    inequality is nearly an equality where gaps are of the size of their errors, however unequal these are.
+    With ``standardize`` pi_a v_a and g_a / v_a stand for pi_a and g_a on U, v_a the size of a gap there: the
+    inequality is nearly an equality if gaps are of that size, however unequal their errors are.
     """
     errors = _Errors.draw(curve, n_draws, generator)
     return errors.tails(range(errors.mean.shape[1]), standardize=standardize)
@@ -192,6 +192,17 @@ class _Errors(NamedTuple):
         clear = here.abs() > process.limits_of_columns(largest, 2.0) * scale
         return cls(curve, share, here, e, shares, clear, spread)
 
+    def _size(self) -> Tensor:
+        """Return the size of an estimated gap where its sign is not clear, ``(a, r)``.
+
+        The root of the variance of its error plus the mean square of the gaps themselves, which is one number
+        for each column: where there are none the sizes are those of the errors.
+        """
+        share = torch.where(self.clear, 0.0, self.share[:, None])
+        beyond = (share * (self.mean.square() - self.spread.square())).sum(dim=0)
+        square = (beyond / share.sum(dim=0).clamp_min(1e-300)).clamp_min(0.0)
+        return (self.spread.square() + square).sqrt()
+
     def tails(self, columns: Sequence[int], *, standardize: bool) -> Tails:
         """Return the limits of the mean over some columns."""
         kept = list(columns)
@@ -201,9 +212,10 @@ class _Errors(NamedTuple):
         known = float((pi * here.abs())[clear].sum())
         e = self.errors[:, kept]
         moves = self.shares[kept].mean(dim=0) + (pi * here.sign())[clear] @ e[clear]
-        p, u, h, sd = pi[~clear], e[~clear], here[~clear], self.spread[:, kept][~clear]
+        p, u, h = pi[~clear], e[~clear], here[~clear]
         if standardize:
-            p, u, h = p * sd, u / sd[:, None], h / sd
+            size = self._size()[:, kept][~clear]
+            p, u, h = p * size, u / size[:, None], h / size
         v = u.square().mean(dim=1)
         rooted = p.sqrt()[:, None] * u
         largest = float(torch.linalg.eigvalsh(rooted @ rooted.mT / e.shape[-1])[-1]) if len(p) else 0.0

@@ -13,6 +13,7 @@ from frhsic.report._page import render_report, write_report
 from frhsic.report._plots import (
     plot_bounds,
     plot_curve,
+    plot_decision_gaps,
     plot_history,
     plot_null,
     plot_profile,
@@ -22,6 +23,7 @@ from frhsic.report._plots import (
 __all__ = [
     "plot_bounds",
     "plot_curve",
+    "plot_decision_gaps",
     "plot_frontier",
     "plot_history",
     "plot_null",

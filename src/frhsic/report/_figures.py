@@ -9,11 +9,18 @@ from typing import Any, TypeVar
 
 from matplotlib.axes import Axes
 
-from frhsic._text import digits, percent, shown
+from frhsic._text import digits, number, percent, shown
 from frhsic.auditing import Attribute, Audit, Column, Outcome, Representation
 from frhsic.inference import Curve, Profile
 from frhsic.inference.bounds import Certificate
-from frhsic.report._plots import plot_bounds, plot_curve, plot_null, plot_profile, plot_transfer
+from frhsic.report._plots import (
+    plot_bounds,
+    plot_curve,
+    plot_decision_gaps,
+    plot_null,
+    plot_profile,
+    plot_transfer,
+)
 from frhsic.report._svg import INK, Picture, draw_picture
 from frhsic.report._tables import MOST_LABELS
 
@@ -42,6 +49,31 @@ def attribute_figures(found: Attribute, column: Column | None, key: str, audit: 
         )
     if found.profile is not None:
         yield _profile_figure(found.profile, column, f"{key}-profile", "differs" in claims)
+
+
+def decision_figures(found: Attribute, column: Column | None, key: str) -> Iterator[Picture]:
+    """Return the gap of decisions at every cut-off, and the rate of decisions at the thresholds."""
+    gaps = found.cutoffs
+    if gaps is None or column is None:
+        return
+    s, share, k = shown(column.name), percent(gaps.confidence_level), gaps.worst
+    thresholds = [one.threshold for one in found.decisions]
+    title = f"Gap of decisions along {s} at every cut-off"
+    yield draw_picture(
+        partial(plot_decision_gaps, gaps, thresholds=thresholds),
+        key=f"{key}-cutoffs",
+        title=title,
+        description=f"The gap is largest at {digits(gaps.cutoffs[k])}: {digits(gaps.gaps[k])}, with "
+        f"{digits(gaps.chance[k])} under independence. The {share} band reaches at most "
+        f"{digits(max(gaps.high))}.",
+        caption=f"{title}: with a decision for every score above the cut-off, how far the rate at a value of "
+        f"{s} lies from the overall rate, on average over the rows. The band holds all cut-offs with {share} "
+        "confidence. Grey: the mean under independence.",
+    )
+    for place, one in enumerate(found.decisions[:3]):
+        if one.curve is not None:
+            title = f"Share of scores above {number(one.threshold)} along {s}"
+            yield _curve_figure(one.curve, column, f"{key}-rate{place}", title, "share above", None)
 
 
 def outcome_figures(
@@ -134,7 +166,7 @@ def _curve_figure(
     key: str,
     title: str,
     ylabel: str,
-    claims: Container[str],
+    claims: Container[str] | None,
     *,
     zero: bool = False,
 ) -> Picture:
@@ -152,8 +184,8 @@ def _curve_figure(
     outside = sum(not a <= curve.overall <= b for a, b in zip(part.low, part.high, strict=True))
     share, line = percent(curve.confidence_level), "the line at zero" if zero else "the dashed line"
     band = "The bars hold all points at once" if categorical else "The band holds the whole curve"
-    shows = f"A difference from {line} is not shown anywhere."
-    if "above" in claims or "below" in claims:
+    shows = "" if claims is None else f"A difference from {line} is not shown anywhere."
+    if claims is not None and ("above" in claims or "below" in claims):
         shows = f"The summary says where it is shown to differ from {line}."
     return draw_picture(
         draw,

@@ -140,6 +140,8 @@ def _sections(audit: Audit) -> Iterator[dict[str, object]]:
             "key": key,
             "figures": tuple(_figures.attribute_figures(found, column, key, audit)),
             "rows": _tables.explain_once(_tables.attribute_rows(found, audit), known),
+            "decision_rows": _tables.explain_once(_tables.decision_rows(found, audit), known),
+            "decision_figures": tuple(_figures.decision_figures(found, column, key)),
             "outcome_rows": _tables.explain_once(_tables.outcome_rows(found, audit), known),
             "outcome_figures": tuple(_figures.outcome_figures(found.outcome, column, key, audit)),
         }

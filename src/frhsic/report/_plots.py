@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from frhsic._checks import ArgumentError
 from frhsic._text import percent, shown
 from frhsic.auditing import Representation
-from frhsic.inference import Curve, Profile, TestResult
+from frhsic.inference import Curve, DecisionGaps, Profile, TestResult
 from frhsic.inference.bounds import Certificate
 
 # Okabe and Ito's colours, told apart by every common kind of colour vision; lines differ in style as well.
@@ -108,6 +108,43 @@ def plot_profile(profile: Profile, *, labels: Sequence[str] = (), ax: Axes | Non
         ax.set_ylim(0, 1.05 * float(max(contrast.max(), chance.max())) or 1.0)
         _rug(ax, points, mass)
         ax.set(xlabel=escape_dollars(name), ylabel=what)
+    draw_legend(ax)
+    return ax
+
+
+def plot_decision_gaps(
+    found: DecisionGaps, *, thresholds: Sequence[float] = (), ax: Axes | None = None
+) -> Axes:
+    """Draw the gap of decisions at every cut-off, its band and its mean under independence.
+
+    Parameters
+    ----------
+    found : DecisionGaps
+        From :func:`frhsic.inference.decision_gaps`.
+    thresholds : sequence of float, default=()
+        Cut-offs to be marked.
+    ax : Axes, optional
+        None makes a figure.
+
+    Examples
+    --------
+    >>> from frhsic.inference import decision_gaps
+    >>> ages = [20, 30] * 100
+    >>> found = decision_gaps([a / 50 + 0.001 * i for i, a in enumerate(ages)], ages, random_state=0)
+    >>> plot_decision_gaps(found).get_xlabel()
+    'cut-off'
+    """
+    ax = prepare_axes(ax)
+    columns = _ordered(found.cutoffs, found.gaps, found.low, found.high, found.chance)
+    cutoffs, gaps, low, high, chance = columns
+    band = f"{percent(found.confidence_level)} band, all cut-offs"
+    ax.fill_between(cutoffs, low, high, color=MAIN, alpha=0.22, linewidth=0, label=band)
+    ax.plot(cutoffs, gaps, color=MAIN, linewidth=2, marker="." if len(cutoffs) < 8 else "", label="gap")
+    ax.plot(cutoffs, chance, color=CHANCE, linestyle="--", linewidth=1.2, label="if independent")
+    for place, one in enumerate(thresholds):
+        label = "threshold" if place == 0 else None
+        ax.axvline(one, color=SECOND, linestyle=":", linewidth=1.4, label=label)
+    ax.set(xlabel="cut-off", ylabel="gap of decisions", ylim=(0.0, None))
     draw_legend(ax)
     return ax
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from frhsic._text import digits, percent
+from frhsic._text import digits, number, percent
 from frhsic.auditing import MEASURES, Attribute, Audit, Column, Estimate
 from frhsic.inference import Interval, TestResult
 from frhsic.report import _words
@@ -38,6 +38,13 @@ def attribute_rows(found: Attribute, audit: Audit) -> Iterator[Row]:
     for name, result in found.measures.items():
         measure = MEASURES[name]
         yield _measure_row(Meaning.of_measure(measure), result, found, audit, gap=measure.of_score)
+
+
+def decision_rows(found: Attribute, audit: Audit) -> Iterator[Row]:
+    """Return a row for each threshold."""
+    for one in found.decisions:
+        row = _measure_row(_words.DECISION, one.gap, found, audit, label=number(one.threshold))
+        yield replace(row, remark=f"{100.0 * one.gap.estimate:.1f} percentage points")
 
 
 def outcome_rows(found: Attribute, audit: Audit) -> Iterator[Row]:

@@ -51,6 +51,13 @@ CALIBRATION = Meaning(
     "A score may have the same error everywhere and still depend on {s}, or the reverse. The gap is positive "
     "under independence too.",
 )
+DECISION = Meaning(
+    "Gap of decisions at {label}",
+    "With a decision for every score above this threshold: how far the rate at a value of {s} lies from the "
+    "overall rate, on average over the rows. A share of the rows.",
+    "It does not say whether the decision is favourable, nor which rate would be right. It is positive under "
+    "independence too.",
+)
 RECOVERY = Meaning(
     "Prediction of the attribute",
     "The share of the variance of the attribute that a model predicts from the representation, on rows it "

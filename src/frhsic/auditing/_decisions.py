@@ -1,0 +1,272 @@
+"""What an audit says about decisions: rates above a threshold along S, their ratio, and asked regions."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from frhsic._checks import ArgumentError
+from frhsic._text import number, percent
+from frhsic.inference import Curve, DecisionGaps, Interval, RegionResult, Result
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from frhsic.auditing._results import Attribute, Column
+    from frhsic.auditing._subject import Subject
+    from frhsic.data import Sensitive
+
+_OPERATORS: dict[str, Callable[[Tensor, float], Tensor]] = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "=": operator.eq
+}  # fmt: skip
+# The ratio of selection rates below which US agencies look closer (29 CFR 1607.4 D).
+_FOUR_FIFTHS = 0.8
+
+
+@dataclass(frozen=True)
+class Decision(Result):
+    """Decisions by one threshold: the share of rows with a score above it, along s."""
+
+    threshold: float
+    rate: float  # of all rows
+    gap: Interval  # how far the rate at a value of s lies from it, on average over the rows
+    curve: Curve | None  # the rate along s; None for several columns
+    # Of all values of s that may be shown, those with the lowest and the highest rate on these rows, and the
+    # ratio of these rates. Its limits are those of the band of the curve: they hold for every two values.
+    lowest: float | None = None
+    highest: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+
+
+@dataclass(frozen=True)
+class Region(Result):
+    """The answer to a one-sided question about a region of s, asked beforehand, with a level of its own."""
+
+    region: str  # as it was asked
+    answer: RegionResult
+
+
+class RegionQuestion(NamedTuple):
+    """A region of one column, and what is asked about its mean score."""
+
+    text: str
+    column: str
+    compare: str
+    value: str
+    side: Literal["below", "above"]
+
+    def rows(self, s: Sensitive) -> Tensor:
+        """Return which rows lie in the region."""
+        place = s.names.index(self.column)
+        values, known = s.values[:, place], (s.categories or (None,) * len(s.names))[place]
+        if s.kinds[place] == "continuous":
+            try:
+                return _OPERATORS[self.compare](values, float(self.value))
+            except ValueError:
+                fix = f"Write '{self.column} >= 62', say."
+                raise ArgumentError("regions", "compare with a number", repr(self.text), fix) from None
+        labels = [str(label) for label in known or ()]
+        if self.compare != "=" or self.value not in labels:
+            must = f"be '{self.column} = LABEL' with a label of the column"
+            raise ArgumentError("regions", must, repr(self.text), f"Take one of {', '.join(labels[:10])}.")
+        return values == float(labels.index(self.value))
+
+
+def read_thresholds(thresholds: Sequence[float] | float) -> tuple[float, ...]:
+    """Return thresholds as finite numbers, each once."""
+    given = [thresholds] if isinstance(thresholds, int | float) else list(thresholds)
+    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in given) or not all(
+        map(math.isfinite, given)
+    ):
+        raise ArgumentError("thresholds", "be finite numbers", repr(thresholds), "Pass (0.5,), say.")
+    return tuple(dict.fromkeys(map(float, given)))
+
+
+def read_regions(regions: Mapping[str, str] | None) -> tuple[RegionQuestion, ...]:
+    """Return questions from ``{"age >= 62": "below"}``."""
+    found = []
+    for text, side in (regions or {}).items():
+        if side not in ("below", "above"):
+            fix = "Pass {'age >= 62': 'below'}, say."
+            raise ArgumentError("regions", "say 'below' or 'above' of each region", repr(side), fix)
+        compare = next((one for one in _OPERATORS if one in text), None)
+        column, _, value = text.partition(compare or "\0")
+        if compare is None or not column.strip() or not value.strip():
+            fix = "Write 'age >= 62', say."
+            raise ArgumentError("regions", "be COLUMN, one of >= <= > < =, and a value", repr(text), fix)
+        found.append(RegionQuestion(text, column.strip(), compare, value.strip(), side))  # type: ignore[arg-type]
+    return tuple(found)
+
+
+def check_regions(questions: Sequence[RegionQuestion], s: Sensitive) -> None:
+    """Raise ArgumentError if a region is of a column that is not audited, or of no rows."""
+    for one in questions:
+        if one.column not in s.names:
+            fix = f"Take one of {', '.join(map(repr, s.names))}."
+            raise ArgumentError("regions", "be of a sensitive column", repr(one.text), fix)
+        one.rows(s)
+
+
+# ---- computing ---------------------------------------------------------------------------------------------
+
+
+class DecisionResults(NamedTuple):
+    """What an audit says about decisions along one attribute."""
+
+    cutoffs: DecisionGaps | None = None
+    decisions: tuple[Decision, ...] = ()
+    regions: tuple[Region, ...] = ()
+
+
+def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionResults, tuple[str, ...]]:
+    """Return gaps at all cut-offs, decisions at the thresholds and answers about regions; notes.
+
+    Of one attribute and one score; ``column`` describes the attribute.
+    """
+    from frhsic.dependence import ScoreGap
+    from frhsic.inference import conditional_curve, decision_gaps, region_test
+
+    rows, settings = subject.rows, subject.settings
+    if column is None or not rows.has_means or subject.groups_lost:
+        return DecisionResults(), ()
+    z, level = rows.z[:, 0], settings.confidence_level
+    options = {"confidence_level": level, "bandwidth_s": settings.bandwidth_s, **rows.options}
+    decisions, regions, notes = [], [], []
+    for threshold in settings.thresholds:
+        above = (z > threshold).to(z)
+        if not 0.0 < float(above.mean()) < 1.0:
+            side = "below or at" if not bool(above.any()) else "above"
+            notes.append(f"No decisions at {number(threshold)}: all scores are {side} it.")
+            continue
+        curve = _as_rates(conditional_curve(above, rows.s, **options))
+        gap = rows.interval(ScoreGap(settings.bandwidth_s, cutoff=threshold))
+        decisions.append(_decision(threshold, gap, curve, column))
+    for question in settings.regions:
+        if question.column == column.name:
+            asked = {"side": question.side, "confidence_level": level, **rows.options}
+            try:
+                answer = region_test(z, question.rows(rows.s), **asked)
+            except ArgumentError as error:
+                notes.append(f"No answer about {question.text}: {error}")
+            else:
+                regions.append(Region(question.text, answer))
+    gaps = decision_gaps(z, rows.s, **options)
+    return DecisionResults(gaps, tuple(decisions), tuple(regions)), tuple(notes)
+
+
+def _as_rates(curve: Curve) -> Curve:
+    """Return a curve of rates with its band between zero and one."""
+    names = ("mean", "low", "high", "mean_low", "mean_high")
+    return replace(
+        curve, **{name: tuple(min(1.0, max(0.0, x)) for x in getattr(curve, name)) for name in names}
+    )
+
+
+def _decision(threshold: float, gap: Interval, curve: Curve, column: Column) -> Decision:
+    """Return the decisions by a threshold, with the ratio of the lowest to the highest rate."""
+    visible = column.visible(curve.points)
+    found = Decision(threshold, curve.overall, gap, curve)
+    if len(visible) < 2:
+        return found
+    low, high = curve.mean_low or curve.low, curve.mean_high or curve.high
+    worst, best = (pick(visible, key=curve.mean.__getitem__) for pick in (min, max))
+    if curve.mean[best] <= 0.0:
+        return found
+    return Decision(
+        threshold,
+        curve.overall,
+        gap,
+        curve,
+        lowest=curve.points[worst],
+        highest=curve.points[best],
+        ratio=curve.mean[worst] / curve.mean[best],
+        ratio_low=low[worst] / high[best],
+        ratio_high=min(1.0, high[worst] / low[best]) if low[best] > 0.0 else 1.0,
+    )
+
+
+# ---- words -------------------------------------------------------------------------------------------------
+
+
+def headline(found: Attribute, score: Column | None) -> str:
+    """Return the sentence about scores and decisions along an attribute, or ""."""
+    gap, means, gaps = found.measures.get("gap"), found.measures.get("gdp"), found.cutoffs
+    if score is None or not isinstance(gap, Interval):
+        return ""
+    beside = [_interval(gap, score.format_gap)]
+    if means is not None:
+        beside.append(f"mean shift {score.format_gap(means.estimate)}")
+    if gap.chance is not None:
+        beside.append(f"under independence {score.format_gap(gap.chance)}")
+    parts = [
+        f"Score distributions along {found.name} differ by {score.format_gap(gap.estimate)} "
+        f"{score.gap_unit} on average ({'; '.join(beside)})"
+    ]
+    unit = "" if score.unit_interval else " percentage points"
+    parts += [
+        f"decisions at {number(one.threshold)} by {_points(one.gap.estimate)}{unit}"
+        for one in found.decisions
+    ]
+    if gaps is not None:
+        k = gaps.worst
+        parts.append(f"at the worst cut-off, {number(gaps.cutoffs[k])}, by {_points(gaps.gaps[k])}{unit}")
+    return "; ".join(parts) + "."
+
+
+def decision_sentences(
+    found: Attribute, column: Column, score: Column, place: Callable[[float, Column], str]
+) -> list[str]:
+    """Return what is said about each threshold and each region; ``place`` words a value of the attribute."""
+    lines = []
+    for one in found.decisions:
+        text = (
+            f"At the threshold {number(one.threshold)}, {_points(one.rate)}% of the scores are above. The "
+            f"rate at a value of {found.name} differs from that by {_points(one.gap.estimate)} percentage "
+            f"points on average ({_interval(one.gap, _points)})."
+        )
+        lines.append(f"{text} {_ratio(one, column, place)}".strip())
+    lines += [_answer(region, score) for region in found.regions]
+    return lines
+
+
+def _ratio(one: Decision, column: Column, place: Callable[[float, Column], str]) -> str:
+    """Return where the rate is lowest and highest, or ""."""
+    if one.ratio is None or one.curve is None:
+        return ""
+    rates = dict(zip(one.curve.points, one.curve.mean, strict=True))
+    (low, least), (high, most) = (
+        (place(point, column), _points(rates[point]))
+        for point in (one.lowest, one.highest)
+        if point is not None
+    )
+    share = percent(one.curve.confidence_level)
+    return (
+        f"On these rows it is lowest {low} ({least}%) and highest {high} ({most}%): a ratio of "
+        f"{one.ratio:.2f} ({share} interval {one.ratio_low:.2f} to {one.ratio_high:.2f}, whichever two "
+        f"values are compared; the four-fifths rule of thumb looks below {_FOUR_FIFTHS})."
+    )
+
+
+def _answer(region: Region, score: Column) -> str:
+    answer = region.answer
+    alpha = 1.0 - answer.confidence_level
+    shown = "is" if answer.pvalue <= alpha + 1e-12 else "is not shown to be"
+    return (
+        f"Asked beforehand: the mean score where {region.region} {shown} {answer.side} that of the others "
+        f"(p = {number(answer.pvalue)}, level {alpha:.2g} for this question alone; difference "
+        f"{score.format_gap(answer.difference)} {score.gap_unit}, {_interval(answer, score.format_gap)}; "
+        f"{answer.n_inside:,} rows against {answer.n_outside:,})."
+    )
+
+
+def _interval(found: Interval | RegionResult, write: Callable[[float], str]) -> str:
+    return f"{percent(found.confidence_level)} interval {write(found.low)} to {write(found.high)}"
+
+
+def _points(share: float) -> str:
+    return f"{100.0 * share:.1f}"
