@@ -24,6 +24,8 @@ _OPERATORS: dict[str, Callable[[Tensor, float], Tensor]] = {
 }  # fmt: skip
 # The ratio of selection rates below which US agencies look closer (29 CFR 1607.4 D).
 _FOUR_FIFTHS = 0.8
+# Rates of fewer rows are hardly known: the lowest and the highest of them would be luck.
+_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class Decision(Result):
     rate: float  # of all rows
     gap: Interval  # how far the rate at a value of s lies from it, on average over the rows
     curve: Curve | None  # the rate along s; None for several columns
-    # Of all values of s that may be shown, those with the lowest and the highest rate on these rows, and the
-    # ratio of these rates. Its limits are those of the band of the curve: they hold for every two values.
+    # Of the values of s (or ranges) with at least 1 % of the rows, those with the lowest and the highest rate on
+    # these rows, and the ratio of these rates. Its limits are those of the band: they hold for every two values.
     lowest: float | None = None
     highest: float | None = None
     ratio: float | None = None
@@ -161,15 +163,23 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
 
 def _as_rates(curve: Curve) -> Curve:
     """Return a curve of rates with its band between zero and one."""
-    names = ("mean", "low", "high", "mean_low", "mean_high")
+
+    def clip(values: Sequence[float]) -> tuple[float, ...]:
+        return tuple(min(1.0, max(0.0, x)) for x in values)
+
     return replace(
-        curve, **{name: tuple(min(1.0, max(0.0, x)) for x in getattr(curve, name)) for name in names}
+        curve,
+        mean=clip(curve.mean),
+        low=clip(curve.low),
+        high=clip(curve.high),
+        mean_low=clip(curve.mean_low),
+        mean_high=clip(curve.mean_high),
     )
 
 
 def _decision(threshold: float, gap: Interval, curve: Curve, column: Column) -> Decision:
     """Return the decisions by a threshold, with the ratio of the lowest to the highest rate."""
-    visible = column.visible(curve.points)
+    visible = [i for i in column.visible(curve.points) if curve.mass[i] >= _SHARE]
     found = Decision(threshold, curve.overall, gap, curve)
     if len(visible) < 2:
         return found
@@ -246,9 +256,10 @@ def _ratio(one: Decision, column: Column, place: Callable[[float, Column], str])
     )
     share = percent(one.curve.confidence_level)
     return (
-        f"On these rows it is lowest {low} ({least}%) and highest {high} ({most}%): a ratio of "
-        f"{one.ratio:.2f} ({share} interval {one.ratio_low:.2f} to {one.ratio_high:.2f}, whichever two "
-        f"values are compared; the four-fifths rule of thumb looks below {_FOUR_FIFTHS})."
+        f"Of values with at least {percent(_SHARE)} of the rows it is lowest {low} ({least}%) and highest "
+        f"{high} ({most}%): a ratio of {one.ratio:.2f} ({share} interval {one.ratio_low:.2f} to "
+        f"{one.ratio_high:.2f}, whichever two are compared; the four-fifths rule of thumb looks below "
+        f"{_FOUR_FIFTHS})."
     )
 
 
