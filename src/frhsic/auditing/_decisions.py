@@ -36,7 +36,7 @@ class Decision(Result):
     rate: float  # of all rows
     gap: Interval  # how far the rate at a value of s lies from it, on average over the rows
     curve: Curve | None  # the rate along s; None for several columns
-    # Of the values of s (or ranges) with at least 1 % of the rows, those with the lowest and the highest rate,
+    # Of the values of s (or ranges) with at least 1 % of the rows, those of the lowest and the highest rate,
     # and the ratio of these rates. Its limits are those of the band: they hold for every two values.
     lowest: float | None = None
     highest: float | None = None
