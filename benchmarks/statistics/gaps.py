@@ -22,8 +22,8 @@ from frhsic.dependence import ScoreGap
 from frhsic.inference import confidence_interval, decision_gaps, equivalence_test, region_test
 
 LEVEL = 0.95
-DRAWS = {300: 150, 1_000: 100, 5_000: 60, 20_000: 30}
-CHUNK = {300: 25, 1_000: 25, 5_000: 20, 20_000: 10}
+DRAWS = {300: 80, 1_000: 60, 5_000: 40, 20_000: 20}
+CHUNK = {300: 20, 1_000: 20, 5_000: 20, 20_000: 10}
 MULTIPLIERS = 499
 # Values of S of equal mass for the truths, and cut-offs on the scale of the latent score.
 PLACES = 4_000
@@ -88,7 +88,7 @@ class Truth(NamedTuple):
     """Values of S in order, and the share above each latent cut-off at each of them."""
 
     s: Array
-    above: Array  # (places, cut-offs)
+    upto: Array  # (places + 1, cut-offs), sums of the shares above
     cutoffs: Array  # of the latent score
     steps: Array  # by how much the score moves from one cut-off to the next
 
@@ -102,16 +102,15 @@ def truth(law: str, way: str, score: str, n: int) -> Truth:
     cutoffs = GRADES if score == "five grades" else 0.5 * (GRID[1:] + GRID[:-1])
     steps = np.ones(len(GRADES)) if score == "five grades" else np.diff(observed(GRID, score))
     above = special.ndtr((shift[:, None] - cutoffs) / scale[:, None])
-    return Truth(everybody.s[rows], above, cutoffs, steps)
+    upto = np.vstack((np.zeros(len(cutoffs)), np.cumsum(above, axis=0)))
+    return Truth(everybody.s[rows], upto, cutoffs, steps)
 
 
 def gaps_within(real: Truth, low: Array, high: Array) -> Array:
     """Return D at the cut-offs, of the shares within ranges of s."""
     first = np.searchsorted(real.s, low, side="left")
     last = np.maximum(np.searchsorted(real.s, high, side="right"), first + 1)
-    sums = np.vstack((np.zeros(real.above.shape[1]), np.cumsum(real.above, axis=0)))
-    size = (last - first)[:, None]
-    within = (sums[last] - sums[first]) / size
+    within = (real.upto[last] - real.upto[first]) / (last - first)[:, None]
     mass = (last - first) / (last - first).sum()
     return np.asarray(mass @ np.abs(within - mass @ within))
 
