@@ -183,3 +183,10 @@ def test_a_region_is_below_or_above():
     z, s, _ = sample()
     with pytest.raises(ValueError, match="'below' or 'above'"):
         region_test(z, s > 27, side="beside")
+
+
+def test_the_largest_gap_of_all_cutoffs_is_that_of_its_interval():
+    z, s, _ = sample()
+    found = decision_gaps(z, s, random_state=0)
+    assert found.largest == confidence_interval(z, s, dependence=ScoreGap(cutoff="worst"), random_state=0)
+    assert decision_gaps(z, s, cutoffs=[0.5], random_state=0).largest is None

@@ -131,7 +131,7 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
     Of one attribute and one score; ``column`` describes the attribute.
     """
     from frhsic.dependence import ScoreGap
-    from frhsic.inference import conditional_curve, decision_gaps, region_test
+    from frhsic.inference import conditional_curve, region_test
 
     rows, settings = subject.rows, subject.settings
     if column is None or not rows.has_means or subject.groups_lost:
@@ -157,8 +157,7 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
                 notes.append(f"No answer about {question.text}: {error}")
             else:
                 regions.append(Region(question.text, answer))
-    gaps = decision_gaps(z, rows.s, **options)
-    return DecisionResults(gaps, tuple(decisions), tuple(regions)), tuple(notes)
+    return DecisionResults(rows.cutoffs, tuple(decisions), tuple(regions)), tuple(notes)
 
 
 def _as_rates(curve: Curve) -> Curve:

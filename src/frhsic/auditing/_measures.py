@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
@@ -131,11 +131,15 @@ def _gdp(subject: Subject) -> Interval | None:
     return subject.gdp() if subject.has_means else None
 
 
-def _gap(subject: Subject, cutoff: Literal["worst"] | None = None) -> Interval | None:
+def _gap(subject: Subject) -> Interval | None:
     """Return the gap of the score: of a sketch, on its stored rows."""
     if not subject.has_means or subject.groups_lost:
         return None
-    return subject.rows.interval(ScoreGap(subject.settings.bandwidth_s, cutoff=cutoff))
+    return subject.rows.interval(ScoreGap(subject.settings.bandwidth_s))
+
+
+def _worst_gap(subject: Subject) -> Interval | None:
+    return subject.rows.cutoffs.largest if subject.has_means and not subject.groups_lost else None
 
 
 def _distance_correlation(subject: Subject) -> Interval | None:
@@ -210,7 +214,7 @@ MEASURES: dict[str, AuditMeasure] = {
             "from the overall rate, on average over the rows, at the cut-off where this is largest. A share "
             "of the rows.",
             not_means="Nobody may decide at that cut-off. A largest value is large under independence too.",
-            compute=lambda subject: _gap(subject, "worst"),
+            compute=_worst_gap,
         ),
         AuditMeasure(
             name="normalized_hsic",

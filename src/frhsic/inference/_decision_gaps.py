@@ -98,19 +98,21 @@ def decision_gaps(
     tails = tails_of_columns(found.curve, min(n_draws, _MOST_DRAWS), options.generator)
     each = _Together.of(tails).both(1.0 - confidence_level)
     ends = [(one.lower(each), one.upper(each)) for one in tails]
-    chance = gaps_under_independence(found.curve, options.generator).mean(dim=0)
+    draws = gaps_under_independence(found.curve, options.generator)
+    measure = ScoreGap(bandwidth_s, cutoff="worst")
     return DecisionGaps(
         cutoffs=tuple(found.cutoffs.tolist()),
         rates=tuple(found.curve.overall.tolist()),
         gaps=tuple(found.gaps.tolist()),
         low=tuple(min(low, gap) for (low, _), gap in zip(ends, found.gaps.tolist(), strict=True)),
         high=tuple(max(high, gap) for (_, high), gap in zip(ends, found.gaps.tolist(), strict=True)),
-        chance=tuple(chance.tolist()),
+        chance=tuple(draws.mean(dim=0).tolist()),
         confidence_level=confidence_level,
         target=f"at each cut-off {found.target}",
         attributes=rows.s.names,
         n=rows.n_units,
         notes=(*found.notes, *group_notes(rows), *found.curve.notes()),
+        largest=_interval(rows, measure, options, found, tails, draws) if cutoffs is None else None,
     )
 
 
@@ -241,7 +243,12 @@ def decision_tails(
     found: Decisions, n_draws: int, generator: torch.Generator
 ) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """Return the limits of the largest D(t) among cut-offs, as functions of the chance that each fails."""
-    tails = tails_of_columns(found.curve, min(n_draws, _MOST_DRAWS), generator)
+    return _limits(found, tails_of_columns(found.curve, min(n_draws, _MOST_DRAWS), generator))
+
+
+def _limits(
+    found: Decisions, tails: Sequence[Tails]
+) -> tuple[Callable[[float], float], Callable[[float], float]]:
     together = None if len(tails) == 1 else _Together.of(tails)
 
     def lower(tail: float) -> float:
@@ -265,10 +272,22 @@ def find_decisions_of(rows: Observations, measure: ScoreGap, generator: torch.Ge
 def decision_interval(rows: Observations, measure: ScoreGap, options: IntervalOptions) -> Interval:
     """Return the interval of D(t) at one cut-off, or of its largest value."""
     found = find_decisions_of(rows, measure, options.generator)
-    lower, upper = decision_tails(found, options.n_draws, options.generator)
+    tails = tails_of_columns(found.curve, min(options.n_draws, _MOST_DRAWS), options.generator)
+    draws = gaps_under_independence(found.curve, options.generator) if options.chance else None
+    return _interval(rows, measure, options, found, tails, draws)
+
+
+def _interval(
+    rows: Observations,
+    measure: ScoreGap,
+    options: IntervalOptions,
+    found: Decisions,
+    tails: Sequence[Tails],
+    draws: Tensor | None,
+) -> Interval:
+    lower, upper = _limits(found, tails)
     tail = 0.5 * (1.0 - options.confidence_level)
-    draws = gaps_under_independence(found.curve, options.generator).amax(dim=1) if options.chance else None
-    chance, chance_high = options.summarize(draws)
+    chance, chance_high = options.summarize(None if draws is None else draws.amax(dim=1))
     return Interval(
         estimate=found.estimate,
         low=lower(tail),

@@ -269,6 +269,7 @@ class DecisionGaps(Result):
     attributes: tuple[str, ...]
     n: int
     notes: tuple[str, ...] = ()
+    largest: Interval | None = None  # of the largest gap at any cut-off; None where cut-offs were given
 
     @property
     def worst(self) -> int:
