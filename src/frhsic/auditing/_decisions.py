@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _OPERATORS: dict[str, Callable[[Tensor, float], Tensor]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "=": operator.eq
 }  # fmt: skip
-# The ratio of selection rates below which US agencies look closer (29 CFR 1607.4 D).
+# The ratio of selection rates of groups (of race, sex, ethnicity) below which US agencies speak of evidence of
+# adverse impact, by 29 CFR 1607.4 D: see docs/explain/law.md.
 _FOUR_FIFTHS = 0.8
 # Rates of fewer rows are hardly known: the lowest and the highest of them would be luck.
 _SHARE = 0.01
@@ -257,8 +258,8 @@ def _ratio(one: Decision, column: Column, place: Callable[[float, Column], str])
     return (
         f"Of values with at least {percent(_SHARE)} of the rows it is lowest {low} ({least}%) and highest "
         f"{high} ({most}%): a ratio of {one.ratio:.2f} ({share} interval {one.ratio_low:.2f} to "
-        f"{one.ratio_high:.2f}, whichever two are compared; the four-fifths rule of thumb looks below "
-        f"{_FOUR_FIFTHS})."
+        f"{one.ratio_high:.2f}, whichever two are compared; the four-fifths rule of thumb, made for groups, "
+        f"compares such a ratio with {_FOUR_FIFTHS})."
     )
 
 
