@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _OPERATORS: dict[str, Callable[[Tensor, float], Tensor]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "=": operator.eq
 }  # fmt: skip
-# The ratio of selection rates of groups (of race, sex, ethnicity) below which US agencies speak of evidence of
-# adverse impact, by 29 CFR 1607.4 D: see docs/explain/law.md.
+# The ratio of selection rates of groups (of race, sex, ethnicity) below which US agencies speak of adverse
+# impact, by 29 CFR 1607.4 D: see docs/explain/law.md.
 _FOUR_FIFTHS = 0.8
 # Rates of fewer rows are hardly known: the lowest and the highest of them would be luck.
 _SHARE = 0.01
