@@ -15,6 +15,7 @@ from frhsic.inference import (
     region_test,
 )
 from frhsic.inference._process import Process
+from frhsic.inference._score_table import Table
 
 
 def sample(n=2_000, seed=0):
@@ -45,7 +46,7 @@ def test_the_table_of_cells_and_levels_gives_the_errors_of_the_rows():
     z, s, _ = sample()
     cutoffs = torch.tensor([0.3, 0.5])
     rows = _decision_gaps.Observations.read(z, s, None, None)
-    table = _decision_gaps._curve_of_table(rows, GDP(), cutoffs)
+    table = Table.of_rows(rows, None, cutoffs).decisions(torch.arange(2))
     decisions = (rows.z > cutoffs).double()
     _, curve = _decision_gaps.gdp_curve(
         _decision_gaps.replace(rows, z=decisions), GDP(), torch.Generator().manual_seed(0)
@@ -71,11 +72,12 @@ def test_the_interval_at_one_cutoff_is_that_of_gdp_of_the_decision():
 def test_columns_have_the_variance_of_each_by_itself():
     z, s, _ = sample()
     rows = _decision_gaps.Observations.read(z, s, None, None)
-    curve = _decision_gaps._curve_of_table(rows, GDP(), torch.tensor([0.3, 0.9]))
+    curve = Table.of_rows(rows, None, torch.tensor([0.3, 0.9])).decisions(torch.arange(2))
     points = curve.points()[0]
     both = Process.of_columns(curve, points)
     alone = [
-        Process(_decision_gaps._curve_of_table(rows, GDP(), torch.tensor([t])), points) for t in (0.3, 0.9)
+        Process(Table.of_rows(rows, None, torch.tensor([t])).decisions(torch.arange(1)), points)
+        for t in (0.3, 0.9)
     ]
     for ours, theirs in zip(both.columns, alone, strict=True):
         assert torch.allclose(ours.variance, theirs.variance, rtol=1e-9)

@@ -132,13 +132,12 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
     Of one attribute and one score; ``column`` describes the attribute.
     """
     from frhsic.dependence import ScoreGap
-    from frhsic.inference import conditional_curve, region_test
+    from frhsic.inference import region_test
 
     rows, settings = subject.rows, subject.settings
     if column is None or not rows.has_means or subject.groups_lost:
         return DecisionResults(), ()
     z, level = rows.z[:, 0], settings.confidence_level
-    options = {"confidence_level": level, "bandwidth_s": settings.bandwidth_s, **rows.options}
     decisions, regions, notes = [], [], []
     for threshold in settings.thresholds:
         above = (z > threshold).to(z)
@@ -146,8 +145,8 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
             side = "below or at" if not bool(above.any()) else "above"
             notes.append(f"No decisions at {number(threshold)}: all scores are {side} it.")
             continue
-        curve = _as_rates(conditional_curve(above, rows.s, **options))
-        gap = rows.interval(ScoreGap(settings.bandwidth_s, cutoff=threshold))
+        curve = _as_rates(subject.curve(level, threshold))
+        gap = subject.interval(ScoreGap(settings.bandwidth_s, cutoff=threshold))
         decisions.append(_decision(threshold, gap, curve, column))
     for question in settings.regions:
         if question.column == column.name:
@@ -158,7 +157,7 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
                 notes.append(f"No answer about {question.text}: {error}")
             else:
                 regions.append(Region(question.text, answer))
-    return DecisionResults(rows.cutoffs, tuple(decisions), tuple(regions)), tuple(notes)
+    return DecisionResults(subject.cutoffs, tuple(decisions), tuple(regions)), tuple(notes)
 
 
 def _as_rates(curve: Curve) -> Curve:

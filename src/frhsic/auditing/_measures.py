@@ -132,14 +132,13 @@ def _gdp(subject: Subject) -> Interval | None:
 
 
 def _gap(subject: Subject) -> Interval | None:
-    """Return the gap of the score: of a sketch, on its stored rows."""
     if not subject.has_means or subject.groups_lost:
         return None
-    return subject.rows.interval(ScoreGap(subject.settings.bandwidth_s))
+    return subject.interval(ScoreGap(subject.settings.bandwidth_s))
 
 
 def _worst_gap(subject: Subject) -> Interval | None:
-    return subject.rows.cutoffs.largest if subject.has_means and not subject.groups_lost else None
+    return subject.cutoffs.largest if subject.has_means and not subject.groups_lost else None
 
 
 def _distance_correlation(subject: Subject) -> Interval | None:

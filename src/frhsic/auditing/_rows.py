@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -34,7 +33,6 @@ from frhsic.data import (
     to_sensitive,
     to_weights,
 )
-from frhsic.inference import DecisionGaps, decision_gaps
 
 
 class OutcomeColumn(NamedTuple):
@@ -74,17 +72,6 @@ class RowsSubject(Subject):
     @property
     def rows(self) -> RowsSubject:
         return self
-
-    @cached_property
-    def cutoffs(self) -> DecisionGaps:
-        """The gap of decisions along s at every cut-off; it takes a second."""
-        return decision_gaps(
-            self.z[:, 0],
-            self.s,
-            confidence_level=self.settings.confidence_level,
-            bandwidth_s=self.settings.bandwidth_s,
-            **self.options,
-        )
 
     def at(self, rows: Tensor) -> RowsSubject:
         """Return the subject of some of the rows, without the outcome."""

@@ -64,14 +64,20 @@ class SketchSubject(Subject):
     def describe_score(self) -> Column:
         return _describe_law("score", len(self.sketch.stored.z.unique()), *self.sketch.law_z())
 
+    def _gaps_of_stored(self) -> str:
+        if len(self.s.names) > 1:
+            return ", and so are gaps on all columns jointly"
+        counted = self.sketch.score_table() is not None
+        return "" if counted else ", and so are gaps of the score and of decisions"
+
     def notes(self) -> tuple[str, ...]:
         sketch, stored = self.sketch, len(self.sketch.stored.z)
         notes = [f"Of a sketch: all {self.n:,} rows in one pass, by sums of features. {sketch.error()}"]
         if stored < self.n:
             notes.append(
-                "Gaps of the score and of decisions, distance correlation, kernel HGR, the profile and the "
-                f"certificate are those of {stored:,} rows drawn at random; the test, HSIC, GDP and curves "
-                "of the mean score are those of all rows."
+                "Answers about regions, distance correlation, kernel HGR, the profile and the certificate "
+                f"are those of {stored:,} rows drawn at random{self._gaps_of_stored()}; the test, HSIC, GDP "
+                "and curves are those of all rows."
             )
         repeated = 0 if sketch.grouped else sketch.repeated_ids
         if repeated:

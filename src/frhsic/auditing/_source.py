@@ -8,14 +8,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from frhsic._checks import ArgumentError
 from frhsic.auditing._audit import audit
+from frhsic.auditing._decisions import read_thresholds
 from frhsic.auditing._results import Audit
 from frhsic.auditing._subject import MAX_LABELS
 from frhsic.data import Label, Sensitive, split_labels, to_matrix, to_sensitive
 from frhsic.runners import Engine, Local, RunProgress, sketch_source
 from frhsic.sketching import HSICSketch
 from frhsic.sources import Source, absent_error
+
+# Levels of the score in a sketch.
+_LEVELS = 256
 
 
 def audit_source(
@@ -83,10 +90,12 @@ def audit_source(
     sample = source.sample()  # for the scales of kernels
     given, notes = _labels(sample, y_true)
     rows = to_matrix(sample.select(z), name="scores", min_rows=2)
+    cutoffs = _cutoffs(rows, read_thresholds(thresholds))
     weights = None if sample_weight is None else sample.column(sample_weight)
     sketches = []
     for names in [[name] for name in s] + ([s] if len(s) > 1 else []):
-        empty = HSICSketch.like(rows, _sensitive(sample.select(names), kinds or {}), weights=weights)
+        own = _sensitive(sample.select(names), kinds or {})
+        empty = HSICSketch.like(rows, own, weights=weights, cutoffs=cutoffs if len(names) == 1 else ())
         columns: dict[str, Any] = {
             "z": z,
             "s": names,
@@ -108,6 +117,15 @@ def audit_source(
         regions=regions,
     )
     return replace(result, notes=(*result.notes, *notes))
+
+
+def _cutoffs(scores: Tensor, thresholds: Sequence[float]) -> list[float]:
+    """Return the cut-offs of one column of scores: the thresholds, and quantiles of a sample."""
+    if scores.shape[1] > 1:
+        return []
+    ordered = scores[:, 0].sort().values
+    at = torch.linspace(0, len(ordered) - 1, _LEVELS + 1, dtype=torch.float64).round().long()
+    return sorted({*ordered[at[1:-1]].tolist(), *thresholds})
 
 
 def _check_columns(source: Source, arguments: Mapping[str, Sequence[str]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -17,11 +18,13 @@ from frhsic.data import Label, Sensitive
 from frhsic.dependence import GDP, Dependence
 from frhsic.inference import (
     Curve,
+    DecisionGaps,
     Interval,
     Profile,
     TestResult,
     conditional_curve,
     confidence_interval,
+    decision_gaps,
     independence_test,
     localized_profile,
 )
@@ -103,14 +106,25 @@ class Subject(ABC):
         level = self.settings.confidence_level
         return confidence_interval(*self.data, dependence=measure, confidence_level=level, **self.options)
 
+    @cached_property
+    def cutoffs(self) -> DecisionGaps:
+        """The gap of decisions along s at every cut-off; it takes a second."""
+        return decision_gaps(
+            *self.data,
+            confidence_level=self.settings.confidence_level,
+            bandwidth_s=self.settings.bandwidth_s,
+            **self.options,
+        )
+
     def gdp(self) -> Interval:
         """Return the interval of GDP."""
         return self.interval(GDP(self.settings.bandwidth_s))
 
-    def curve(self, confidence_level: float) -> Curve:
-        """Return the mean score along the column."""
+    def curve(self, confidence_level: float, cutoff: float | None = None) -> Curve:
+        """Return the mean score along the column, or the share of scores above a cut-off."""
         return conditional_curve(
             *self.data,
+            cutoff=cutoff,
             confidence_level=confidence_level,
             n_draws=draws_for(confidence_level),
             bandwidth_s=self.settings.bandwidth_s,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import overload
 
 import torch
@@ -19,10 +20,11 @@ from frhsic.inference._question import (
     check_sketch_of_rows,
 )
 from frhsic.inference._results import Curve
+from frhsic.inference._score_table import Table
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._smoothing import bandwidths_of, check_bandwidth
 from frhsic.numerics._threads import one_thread
-from frhsic.sketching import HSICSketch
+from frhsic.sketching import HSICSketch, SensitiveLine
 
 
 @overload
@@ -31,6 +33,7 @@ def conditional_curve(
     *,
     confidence_level: float = ...,
     bandwidth_s: float | None = ...,
+    cutoff: float | None = ...,
     n_points: int = ...,
     n_draws: int = ...,
     random_state: object = ...,
@@ -42,6 +45,7 @@ def conditional_curve(
     *,
     confidence_level: float = ...,
     bandwidth_s: float | None = ...,
+    cutoff: float | None = ...,
     n_points: int = ...,
     n_draws: int = ...,
     random_state: object = ...,
@@ -55,6 +59,7 @@ def conditional_curve(
     *,
     confidence_level: float = 0.95,
     bandwidth_s: float | None = None,
+    cutoff: float | None = None,
     n_points: int = 200,
     n_draws: int = 999,
     random_state: object = None,
@@ -79,6 +84,9 @@ def conditional_curve(
     bandwidth_s : float or None, default=None
         A number smooths along s instead, with a Gaussian kernel of this fraction of the *range* of s. The
         band is then about the smoothed curve, which may be far from the true one.
+    cutoff : float, optional
+        Follow the share of scores above this one instead of the mean score. A sketch needs it among its
+        ``cutoffs``, else its stored rows are taken.
     n_points : int, default=200
         Points of equal mass along a smoothed curve.
     n_draws : int, default=999
@@ -127,7 +135,7 @@ def conditional_curve(
         check_sketch_of_rows(scores, "a curve")
         line = scores.line()
         check_one_column(line.s, "curve")
-        curve = smooth_sketch(scores, line, bandwidth_s, line.span)
+        curve = _smooth_sketch(scores, line, bandwidth_s, cutoff)
         if curve is not None:
             return _band(curve, line.s, line.mass, n_points, options, scores.n_rows)
         z, stored, w = scores.stored
@@ -136,9 +144,22 @@ def conditional_curve(
         rows = Observations.read(scores, s, sample_weight, groups, min_rows=4, one_column=True)
         rows = rows.drop_zero_weights(4)
         check_one_column(rows.s, "curve")
+    if cutoff is not None:
+        rows = replace(rows, z=(rows.z > cutoff).to(rows.z))
     bandwidths = None if bandwidth_s is None else bandwidths_of(rows.s, bandwidth_s, None, None)
     curve = smooth_rows(rows, options.generator, bandwidths)
     return _band(curve, rows.s, rows.weights, n_points, options, rows.n_units)
+
+
+def _smooth_sketch(
+    sketch: HSICSketch, line: SensitiveLine, bandwidth_s: float | None, cutoff: float | None
+) -> Smoothed | None:
+    """Return the curve of the mean, or of decisions, of all rows of a sketch; None where it has none."""
+    if cutoff is None:
+        return smooth_sketch(sketch, line, bandwidth_s, line.span)
+    table = Table.of_sketch(sketch) if bandwidth_s is None else None
+    chosen = None if table is None else (table.cutoffs == cutoff).nonzero()[:, 0]
+    return None if table is None or chosen is None or not len(chosen) else table.decisions(chosen)
 
 
 def cell_medians(s: Sensitive, w: Tensor, cells: Cells) -> Tensor:

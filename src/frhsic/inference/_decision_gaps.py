@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.dependence import GDP, ScoreGap
+from frhsic.dependence import ScoreGap
 from frhsic.inference._gdp_intervals import (
     Tails,
     gaps_under_independence,
@@ -20,12 +20,20 @@ from frhsic.inference._gdp_intervals import (
     tails_of_columns,
 )
 from frhsic.inference._kernel_intervals import group_notes
-from frhsic.inference._places import Places
 from frhsic.inference._process import Smoothed
-from frhsic.inference._question import IntervalOptions, Observations, check_one_score
+from frhsic.inference._question import (
+    IntervalOptions,
+    Observations,
+    check_one_score,
+    check_sketch_alone,
+    check_sketch_of_rows,
+    note_stored,
+    stored_rows,
+)
 from frhsic.inference._results import DecisionGaps, Interval
-from frhsic.numerics._cells import Cells
+from frhsic.inference._score_table import Table
 from frhsic.numerics._threads import one_thread
+from frhsic.sketching import HSICSketch
 
 # Cut-offs at which the curve is drawn and its largest value is looked for, at equal shares of the rows.
 _CUTOFFS = 32
@@ -36,7 +44,7 @@ _MOST_DRAWS = 1_999
 @one_thread()
 def decision_gaps(
     scores: object,
-    s: object,
+    s: object = None,
     *,
     cutoffs: Sequence[float] | None = None,
     confidence_level: float = 0.95,
@@ -52,9 +60,11 @@ def decision_gaps(
 
     Parameters
     ----------
-    scores : array-like of shape (n,)
+    scores : array-like of shape (n,), or HSICSketch
+        Scores; or a sketch of one column of scores and one of s. With ``cutoffs`` of its own it gives the
+        gaps of all rows at these, else its stored rows are taken.
     s : array-like of shape (n,) or (n, q)
-        The sensitive columns, taken jointly.
+        The sensitive columns, taken jointly. Left out for a sketch, as are weights and groups.
     cutoffs : sequence of float, optional
         None takes 32 quantiles of the scores, and the cut-off at which the gap of these rows is largest.
     confidence_level : float, default=0.95
@@ -90,11 +100,13 @@ def decision_gaps(
     [0.09, 0.12, 0.09]
     """
     options = IntervalOptions.read(confidence_level, n_draws, random_state, chance=True)
-    rows = Observations.read(scores, s, sample_weight, groups, one_column=True).drop_zero_weights()
-    measure = ScoreGap(bandwidth_s)
-    found = find_decisions(
-        rows, measure, options.generator, None if cutoffs is None else read_cutoffs(cutoffs)
-    )
+    asked = None if cutoffs is None else read_cutoffs(cutoffs)
+    if isinstance(scores, HSICSketch):
+        check_sketch_alone(s=s, sample_weight=sample_weight, groups=groups)
+        rows, found = read_sketch(scores, ScoreGap(bandwidth_s), options.generator, asked)
+    else:
+        rows = Observations.read(scores, s, sample_weight, groups, one_column=True).drop_zero_weights()
+        found = find_decisions(rows, ScoreGap(bandwidth_s), options.generator, asked)
     tails = tails_of_columns(found.curve, min(n_draws, _MOST_DRAWS), options.generator)
     each = _Together.of(tails).both(1.0 - confidence_level)
     ends = [(one.lower(each), one.upper(each)) for one in tails]
@@ -110,7 +122,7 @@ def decision_gaps(
         confidence_level=confidence_level,
         target=f"at each cut-off {found.target}",
         attributes=rows.s.names,
-        n=rows.n_units,
+        n=found.n or rows.n_units,
         notes=(*found.notes, *group_notes(rows), *found.curve.notes()),
         largest=_interval(rows, measure, options, found, tails, draws) if cutoffs is None else None,
     )
@@ -132,6 +144,7 @@ class Decisions(NamedTuple):
     curve: Smoothed
     missed: float  # by how much the largest gap at any cut-off is above those at these
     notes: tuple[str, ...]
+    n: int | None = None  # rows, where they are those of a sketch
 
     @property
     def estimate(self) -> float:
@@ -156,12 +169,44 @@ def find_decisions(
     else:
         most = cutoffs.new_zeros(1)
     if rows.groups is None and rows.w is None and means.bandwidth_s is None:
-        curve = _curve_of_table(rows, means, cutoffs)
+        ordered, place = cutoffs.unique(return_inverse=True)
+        curve = Table.of_rows(rows, means._cells, ordered).decisions(place)
     else:
         decisions = (rows.z > cutoffs).to(torch.float64)
         curve = gdp_curve(replace(rows, z=decisions), means, generator)[1]
     gaps = curve.mass @ curve.gaps.abs()
     return Decisions(cutoffs, gaps, curve, max(0.0, float(most) - float(gaps.max())), notes)
+
+
+def find_sketch_decisions(table: Table, cutoffs: Tensor | None = None) -> Decisions | None:
+    """Return the same from the table of a sketch; None where it does not have one of the cut-offs."""
+    if cutoffs is None:
+        gaps, rates = table.gaps(), 1.0 - table.mass.sum(dim=0).cumsum(0)[:-1]
+        shares = torch.arange(1, _CUTOFFS + 1, dtype=torch.float64) / (_CUTOFFS + 1)
+        at = torch.searchsorted((1.0 - rates).contiguous(), shares).clamp_max(len(gaps) - 1)
+        chosen = torch.cat((at, gaps.argmax()[None])).unique()
+        chosen = chosen[(rates[chosen] > 0.0) & (rates[chosen] < 1.0)]
+    else:
+        chosen = torch.searchsorted(table.cutoffs, cutoffs).clamp_max(len(table.cutoffs) - 1)
+        if not torch.equal(table.cutoffs[chosen], cutoffs):
+            return None
+    curve = table.decisions(chosen)
+    return Decisions(table.cutoffs[chosen], curve.mass @ curve.gaps.abs(), curve, 0.0, ())
+
+
+def read_sketch(
+    sketch: HSICSketch, measure: ScoreGap, generator: torch.Generator, cutoffs: Tensor | None
+) -> tuple[Observations, Decisions]:
+    """Return the stored rows of a sketch, and the decisions of all rows, or of the stored ones and a note."""
+    check_sketch_of_rows(sketch, "the gap of decisions")
+    rows = stored_rows(sketch)
+    table = Table.of_sketch(sketch) if measure.bandwidth_s is None else None
+    found = None if table is None else find_sketch_decisions(table, cutoffs)
+    if found is not None and table is not None:
+        note = f"The cut-offs are {len(table.cutoffs):,} that the sketch counts."
+        return rows, found._replace(n=sketch.n_rows, notes=(note,) if cutoffs is None else ())
+    found = find_decisions(rows, measure, generator, cutoffs)
+    return rows, found._replace(notes=(*found.notes, *note_stored(sketch)))
 
 
 def _quantiles(rows: Observations, worst: Tensor) -> Tensor:
@@ -172,36 +217,6 @@ def _quantiles(rows: Observations, worst: Tensor) -> Tensor:
     at = torch.searchsorted(upto, shares * upto[-1]).clamp_max(len(u) - 1)
     cutoffs = torch.cat((u[at], worst)).unique()
     return cutoffs[cutoffs < u[-1]]
-
-
-def _curve_of_table(rows: Observations, means: GDP, cutoffs: Tensor) -> Smoothed:
-    """Return the curves from a table of cells of s by levels of the score, for rows of equal weight.
-
-    Rows of one cell and level decide alike, so that one row with their number stands for them.
-    """
-    w = rows.weights
-    cells = means._cells or Cells.of(rows.s, w, rows.effective_units)
-    ordered, order = cutoffs.sort()
-    level = torch.searchsorted(ordered, rows.z[:, 0].contiguous())  # the number of cut-offs below the score
-    code = cells.codes(rows.s) * (len(cutoffs) + 1) + level
-    place, code = code.unique(return_inverse=True)
-    counts = torch.bincount(code).to(w)
-    cell, level = place // (len(cutoffs) + 1), place % (len(cutoffs) + 1)
-    above = (level[:, None] > torch.arange(len(cutoffs))).to(w)
-    decisions = torch.empty_like(above)
-    decisions[:, order] = above
-    found, sizes = cell.unique(return_counts=True)
-    places = Places(
-        found[:, None].double(),
-        ("categorical",),
-        torch.arange(len(place)),
-        sizes.tolist(),
-        torch.full_like(counts, 1.0 / len(rows)),
-        None,
-        1.0,
-        counts,
-    )
-    return Smoothed(decisions, places, [1.0], cells=cells)
 
 
 class _Together(NamedTuple):
@@ -262,16 +277,23 @@ def _limits(
     return lower, upper
 
 
-def find_decisions_of(rows: Observations, measure: ScoreGap, generator: torch.Generator) -> Decisions:
-    """Return the decisions whose largest gap is the value of the measure."""
+def cutoffs_of(measure: ScoreGap) -> Tensor | None:
+    """Return the cut-off of a measure; None for the worst."""
     if measure.cutoff is None or measure.cutoff == "worst":
-        return find_decisions(rows, measure, generator)
-    return find_decisions(rows, measure, generator, torch.tensor([measure.cutoff], dtype=torch.float64))
+        return None
+    return torch.tensor([measure.cutoff], dtype=torch.float64)
 
 
 def decision_interval(rows: Observations, measure: ScoreGap, options: IntervalOptions) -> Interval:
     """Return the interval of D(t) at one cut-off, or of its largest value."""
-    found = find_decisions_of(rows, measure, options.generator)
+    found = find_decisions(rows, measure, options.generator, cutoffs_of(measure))
+    return interval_of(rows, measure, options, found)
+
+
+def interval_of(
+    rows: Observations, measure: ScoreGap, options: IntervalOptions, found: Decisions
+) -> Interval:
+    """Return the interval of the largest gap of some decisions."""
     tails = tails_of_columns(found.curve, min(options.n_draws, _MOST_DRAWS), options.generator)
     draws = gaps_under_independence(found.curve, options.generator) if options.chance else None
     return _interval(rows, measure, options, found, tails, draws)
@@ -297,7 +319,7 @@ def _interval(
         target=found.target,
         method="Gaussian multiplier process of the decisions",
         attributes=rows.s.names,
-        n=rows.n_units,
+        n=found.n or rows.n_units,
         chance=chance,
         chance_high=chance_high,
         notes=(*found.notes, *group_notes(rows), *found.curve.notes()),

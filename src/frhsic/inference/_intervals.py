@@ -12,7 +12,7 @@ from frhsic.inference._gdp_intervals import gdp_interval, sketch_gdp_interval
 from frhsic.inference._kernel_intervals import kernel_interval
 from frhsic.inference._question import IntervalOptions, Observations, check_sketch_alone, find_method
 from frhsic.inference._results import Interval
-from frhsic.inference._score_gap_intervals import score_gap_interval
+from frhsic.inference._score_gap_intervals import score_gap_interval, sketch_score_gap_interval
 from frhsic.inference._sketch_intervals import sketch_hsic_interval
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
@@ -28,6 +28,7 @@ _OF_ROWS: dict[type[Dependence], Callable[[Observations, Any, IntervalOptions], 
 _OF_SKETCH: dict[type[Dependence], Callable[[HSICSketch, Any, IntervalOptions], Interval]] = {
     HSIC: sketch_hsic_interval,
     GDP: sketch_gdp_interval,
+    ScoreGap: sketch_score_gap_interval,
 }
 
 
@@ -77,7 +78,7 @@ def confidence_interval(
         The sensitive columns. Left out for a sketch, as are weights and groups.
     dependence : HSIC, DistanceCovariance, GDP, ScoreGap, EIPM or None, default=None
         None is normalised HSIC with the kernels' default scales. A sketch has its own kernels: pass an HSIC
-        without kernels (normalised or not, its root or not) or a GDP.
+        without kernels (normalised or not, its root or not), a GDP or a ScoreGap.
     confidence_level : float, default=0.95
     n_draws : int, default=999
         Multiplier draws.

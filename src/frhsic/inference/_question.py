@@ -183,6 +183,18 @@ def check_sketch_alone(**arguments: object) -> None:
             raise ArgumentError(name, must, type(value).__name__, fix)
 
 
+def stored_rows(sketch: HSICSketch) -> Observations:
+    """Return the stored rows of a sketch."""
+    z, s, w = sketch.stored
+    return Observations(z, s, None if bool((w == w[0]).all()) else w / w.sum())
+
+
+def note_stored(sketch: HSICSketch) -> tuple[str, ...]:
+    """Return a note that stored rows stand for all of them, where they are not all."""
+    stored = len(sketch.stored.z)
+    return () if stored == sketch.n_rows else (f"{stored:,} stored rows of {sketch.n_rows:,} were used.",)
+
+
 def check_sketch_of_rows(sketch: HSICSketch, purpose: str) -> None:
     """Raise ArgumentError if the rows of a sketch come in groups: it then has no error of a mean."""
     if sketch.grouped:

@@ -193,8 +193,15 @@ def _add_moments(
         terms = [[power, power * x, power * x * x] for power in powers]
     if state.line is not None:
         free = state.plan.free
-        place = state.place(group, codes, (j for j in state.discrete if j not in free))
-        state.line.add(place, *state.line.hats(s[:, free[0]] if free else torch.zeros_like(z[:, 0])), terms)
+        exact = [j for j in state.discrete if j not in free]
+        x = s[:, free[0]] if free else torch.zeros_like(z[:, 0])
+        hats = state.line.hats(x)
+        state.line.add(state.place(group, codes, exact), *hats, terms)
+        if state.decisions is not None:
+            state.decisions.reach(float(x.min()), float(x.max()))  # to the knots of the line
+            level = torch.searchsorted(state.plan.cutoffs_tensor, z[:, 0].contiguous())
+            place = state.place(torch.zeros_like(group), codes, exact)
+            state.decisions.count(place, *hats, level, powers)
 
 
 def _standardise(one: FeatureMap, x: Tensor, dtype: torch.dtype) -> Tensor:

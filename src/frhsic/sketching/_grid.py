@@ -63,6 +63,21 @@ class Grid:
                 flat[p, :, :, m] += whole - right
                 flat[p, :, 1:, m] += right[:, :-1]
 
+    def count(
+        self, index: Tensor, left: Tensor, share: Tensor, column: Tensor, powers: Sequence[Tensor]
+    ) -> None:
+        """Add rows at one of the M sums each, ``column``; ``powers`` are those of their weights."""
+        K, M = self.sums.shape[-2:]
+        flat = self.sums.view(len(self.sums), -1, K, M)
+        at = (index * K + left) * M + column
+        for p, power in enumerate(powers):
+            whole, right = (
+                torch.bincount(at, weights=x, minlength=flat[p].numel()).view(-1, K, M)
+                for x in (power, power * share)
+            )
+            flat[p] += whole - right
+            flat[p, :, 1:] += right[:, :-1]
+
     def reach(self, low: float, high: float) -> None:
         """Make room for values between these."""
         if low >= self.low and high <= self.high:

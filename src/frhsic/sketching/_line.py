@@ -79,6 +79,26 @@ def line_of(state: State) -> SensitiveLine:
     )
 
 
+class ScoreTable(NamedTuple):
+    """The law of s and of one column z jointly: by place along s and by level of z."""
+
+    line: SensitiveLine
+    mass: Tensor  # (K, L), of sum one
+    squared_mass: Tensor  # (K, L)
+    cutoffs: Tensor  # (L - 1,): level l holds the scores above the first l of them, and not above the next
+
+
+def table_of(state: State) -> ScoreTable | None:
+    grid = state.decisions
+    if grid is None or state.line is None:
+        return None
+    seen = (state.line.sums.sum(dim=1)[0, ..., 0] > 0).flatten()
+    levels = grid.sums.shape[-1]
+    first, second = (sums.reshape(-1, levels)[seen].clamp_min(0.0) for sums in (grid.sums[0], grid.sums[-1]))
+    total = first.sum()
+    return ScoreTable(line_of(state), first / total, second / total.square(), state.plan.cutoffs_tensor)
+
+
 def law_of_scores(state: State) -> Law:
     grid = state.scores
     if grid is None:

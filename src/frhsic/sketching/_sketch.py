@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, Self, cast
 
@@ -31,8 +32,8 @@ from frhsic.sketching._adding import add_rows
 from frhsic.sketching._bytes import pack_states, read_states, unpack_sketch
 from frhsic.sketching._error import FeatureError, exact_rows, feature_error
 from frhsic.sketching._feature_sums import FeatureSums
-from frhsic.sketching._line import Law, SensitiveLine, law_of_scores, line_of
-from frhsic.sketching._plan import Plan, check_n_features, check_seed
+from frhsic.sketching._line import Law, ScoreTable, SensitiveLine, law_of_scores, line_of, table_of
+from frhsic.sketching._plan import Plan, check_cutoffs, check_n_features, check_seed
 from frhsic.sketching._rows import Stored, read_ids, read_units
 from frhsic.sketching._state import State, merge_states, sort_labels
 
@@ -62,6 +63,9 @@ class HSICSketch:
     dtype : {"float32", "float64"}, default="float32"
         Of the features within blocks of 4,096 rows; sums are float64. float32 errs by about 1e-7 of the
         square root of HSIC and takes half the time.
+    cutoffs : sequence of float, default=()
+        Of one column z: decisions z > cutoff are counted along one column s, for the gap of the score and of
+        decisions (:class:`frhsic.dependence.ScoreGap`). 255 quantiles of the scores keep its error small.
 
     Notes
     -----
@@ -89,6 +93,7 @@ class HSICSketch:
         random_state: int = 0,
         n_groups: int = 20,
         dtype: str = "float32",
+        cutoffs: Sequence[float] = (),
     ) -> None:
         for name, kernel in (("kernel_z", kernel_z), ("kernel_s", kernel_s)):
             if check_kernel(kernel, name) is None or not kernel.fixed:
@@ -106,6 +111,7 @@ class HSICSketch:
         self.random_state = check_seed(random_state)
         self.n_groups = n_groups
         self.dtype = dtype
+        self.cutoffs = check_cutoffs(cutoffs)
         describe_kernel(kernel_z), describe_kernel(kernel_s)  # raises now if bytes cannot name it
         self._plan: Plan | None = None
         self._states: dict[Label | None, State] = {}
@@ -126,6 +132,7 @@ class HSICSketch:
         random_state: int = 0,
         n_groups: int = 20,
         dtype: str = "float32",
+        cutoffs: Sequence[float] = (),
     ) -> Self:
         """Return an empty sketch whose kernels have their scales from a sample, as ``HSIC.calibrate``.
 
@@ -137,7 +144,14 @@ class HSICSketch:
         w = to_weights(weights, n_rows=len(x), rows_of="z", name="weights")
         measure = HSIC(kernel_z, kernel_s).calibrate(x, sensitive, weights=w, freeze=True)
         kernels = (measure.kernel_z, cast(Kernel, measure.kernel_s))
-        return cls(*kernels, n_features=n_features, random_state=random_state, n_groups=n_groups, dtype=dtype)
+        return cls(
+            *kernels,
+            n_features=n_features,
+            random_state=random_state,
+            n_groups=n_groups,
+            dtype=dtype,
+            cutoffs=cutoffs,
+        )
 
     # Rows
 
@@ -215,7 +229,7 @@ class HSICSketch:
         """Fix the columns on the first rows; return s with its columns in that order."""
         if self._plan is None:
             fixed = (self.kernel_z, self.kernel_s, self.n_features, self.random_state, self.n_groups)
-            self._plan = Plan(*fixed, _DTYPES[self.dtype], width, s.names, s.kinds)
+            self._plan = Plan(*fixed, _DTYPES[self.dtype], width, s.names, s.kinds, self.cutoffs)
         return self._plan.match(width, s)
 
     def __add__(self, other: HSICSketch) -> HSICSketch:
@@ -245,8 +259,8 @@ class HSICSketch:
         if self._plan is not None and other._plan is not None:
             mine["columns"], theirs["columns"] = self._plan.columns, other._plan.columns
         if mine != theirs:
-            differ = sorted(name for name in mine if mine[name] != theirs[name])
-            got = " and ".join(f"{ {name: one[name] for name in differ} }" for one in (mine, theirs))
+            differ = sorted(name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name))
+            got = " and ".join(f"{ {name: one.get(name) for name in differ} }" for one in (mine, theirs))
             fix = "Make both with the same kernels, features and columns."
             raise ArgumentError("other", "be a sketch of the same specification", got, fix)
         if not self._states or not other._states:
@@ -285,6 +299,7 @@ class HSICSketch:
             "random_state": self.random_state,
             "n_groups": self.n_groups,
             "dtype": self.dtype,
+            **({"cutoffs": list(self.cutoffs)} if self.cutoffs else {}),
         }
 
     @property
@@ -413,6 +428,10 @@ class HSICSketch:
     def line(self) -> SensitiveLine:
         """Return the law of s and the mean of z along it."""
         return line_of(self._total())
+
+    def score_table(self) -> ScoreTable | None:
+        """Return the joint law of s and of levels of z; None without cut-offs, or for several columns."""
+        return table_of(self._total())
 
     def error(self, *, normalized: bool = False) -> FeatureError:
         """Return the error of the features, on the stored rows, where the kernels are evaluated exactly."""

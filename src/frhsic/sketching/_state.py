@@ -34,6 +34,9 @@ class State:
         free column of s; at one knot where there is none, None where there are several.
     scores : Grid or None
         Sums (P, G, K, 1) of w along one column z.
+    decisions : Grid or None
+        Sums (P, values of the exact column, K, levels) of w along one column s, by the number of cut-offs
+        below one column z.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -49,6 +52,9 @@ class State:
         exact = (0,) * (q - len(plan.free))
         self.line = Grid((1, G, *exact), 3 if scalar else 1) if len(plan.free) <= 1 else None
         self.scores = Grid((1, G), 1) if scalar else None
+        # Of several columns of s the table would be large.
+        counted = scalar and q == 1 and bool(plan.cutoffs)
+        self.decisions = Grid((1, *exact), 1 + len(plan.cutoffs)) if counted else None
         wide = torch.zeros((0, plan.width + q + 1), dtype=torch.float64)
         z, s, w = wide.split((plan.width, q, 1), dim=1)
         self.sample = Sample(torch.zeros(0, dtype=torch.int64), z, s, w[:, 0])
@@ -65,7 +71,7 @@ class State:
 
     @property
     def grids(self) -> dict[str, Grid]:
-        named = {"line": self.line, "scores": self.scores}
+        named = {"line": self.line, "scores": self.scores, "decisions": self.decisions}
         return {name: grid for name, grid in named.items() if grid is not None}
 
     # Values of the columns of s
@@ -131,6 +137,8 @@ class State:
         if self.line is not None and j not in self.plan.free:
             axis -= sum(i in self.plan.free for i in self.discrete if i < j)
             self.line.sums = _spread(self.line.sums, axis, places, len(values))
+            if self.decisions is not None:
+                self.decisions.sums = _spread(self.decisions.sums, axis - 1, places, len(values))
         self.values[j] = values
 
     def use_features(self) -> None:
@@ -161,7 +169,8 @@ class State:
         twin.__dict__.update(self.__dict__)
         twin.values = list(self.values)
         twin.sums, twin.counts = self.sums.clone(), self.counts.clone()
-        twin.line, twin.scores = (None if x is None else x.copy() for x in (self.line, self.scores))
+        for name, grid in self.grids.items():
+            setattr(twin, name, grid.copy())
         return twin
 
     def merge(self, other: State) -> None:
@@ -194,6 +203,7 @@ class State:
         twin = self.copy()
         twin.counts[group] = 0
         twin.sums[:, group] = 0.0
+        twin.decisions = None  # not kept by group
         for grid in twin.grids.values():
             grid.sums[:, group] = 0.0
         twin.sample = self.sample.take(groups_of(self.sample.numbers, self.plan.n_groups) != group)
