@@ -101,6 +101,8 @@ def test_equivalence_at_every_cutoff_is_harder_than_at_one():
         for cutoff in (0.5, "worst")
     ]
     assert p[0].upper < p[1].upper
+    most = equivalence_test(z, s, tolerance=0.9, dependence=ScoreGap(cutoff="worst"), random_state=0)
+    assert most.pvalue == 1 / 2_000  # of 1,999 draws there is no smaller one
     assert "worst cut-off" in str(p[1])
 
 

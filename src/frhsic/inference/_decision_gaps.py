@@ -38,7 +38,7 @@ from frhsic.sketching import HSICSketch
 # Cut-offs at which the curve is drawn and its largest value is looked for, at equal shares of the rows.
 _CUTOFFS = 32
 # More draws than these change a limit of 32 curves by less than its own error, and need memory.
-_MOST_DRAWS = 1_999
+MOST_DRAWS = 1_999
 
 
 @one_thread()
@@ -107,7 +107,7 @@ def decision_gaps(
     else:
         rows = Observations.read(scores, s, sample_weight, groups, one_column=True).drop_zero_weights()
         found = find_decisions(rows, ScoreGap(bandwidth_s), options.generator, asked)
-    tails = tails_of_columns(found.curve, min(n_draws, _MOST_DRAWS), options.generator)
+    tails = tails_of_columns(found.curve, min(n_draws, MOST_DRAWS), options.generator)
     each = _Together.of(tails).both(1.0 - confidence_level)
     ends = [(one.lower(each), one.upper(each)) for one in tails]
     draws = gaps_under_independence(found.curve, options.generator)
@@ -258,7 +258,7 @@ def decision_tails(
     found: Decisions, n_draws: int, generator: torch.Generator
 ) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """Return the limits of the largest D(t) among cut-offs, as functions of the chance that each fails."""
-    return _limits(found, tails_of_columns(found.curve, min(n_draws, _MOST_DRAWS), generator))
+    return _limits(found, tails_of_columns(found.curve, min(n_draws, MOST_DRAWS), generator))
 
 
 def _limits(
@@ -294,7 +294,7 @@ def interval_of(
     rows: Observations, measure: ScoreGap, options: IntervalOptions, found: Decisions
 ) -> Interval:
     """Return the interval of the largest gap of some decisions."""
-    tails = tails_of_columns(found.curve, min(options.n_draws, _MOST_DRAWS), options.generator)
+    tails = tails_of_columns(found.curve, min(options.n_draws, MOST_DRAWS), options.generator)
     draws = gaps_under_independence(found.curve, options.generator) if options.chance else None
     return _interval(rows, measure, options, found, tails, draws)
 

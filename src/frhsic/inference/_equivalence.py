@@ -12,7 +12,13 @@ from scipy.special import ndtr, stdtr
 from frhsic._checks import ArgumentError
 from frhsic.data import to_generator
 from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance, ScoreGap
-from frhsic.inference._decision_gaps import Decisions, cutoffs_of, decision_tails, find_decisions
+from frhsic.inference._decision_gaps import (
+    MOST_DRAWS,
+    Decisions,
+    cutoffs_of,
+    decision_tails,
+    find_decisions,
+)
 from frhsic.inference._embedding import as_hsic, embedding
 from frhsic.inference._gdp_intervals import gdp_curve, gdp_tails
 from frhsic.inference._kernel_intervals import group_notes, kernel_words, root_of
@@ -178,6 +184,7 @@ def _test_gap(rows: Observations, measure: ScoreGap, question: _Question) -> Equ
         found = gap_curve(rows, measure, question.generator)
         _, upper = gap_tails(found, question.n_draws, question.generator)
     else:
+        question = question._replace(n_draws=min(question.n_draws, MOST_DRAWS))
         found = find_decisions(rows, measure, question.generator, cutoffs_of(measure))
         _, upper = decision_tails(found, question.n_draws, question.generator)
     return _from_limits(
