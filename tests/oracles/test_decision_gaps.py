@@ -121,6 +121,20 @@ def test_cutoffs_are_finite_numbers(bad):
         decision_gaps(z, s, cutoffs=bad)
 
 
+@pytest.mark.parametrize("far", [-1.0, 2.0])
+def test_a_cutoff_with_all_scores_on_one_side_is_an_error_in_words(far):
+    z, s, _ = sample()
+    for call in (
+        lambda: decision_gaps(z, s, cutoffs=[0.5, far]),
+        lambda: confidence_interval(z, s, dependence=ScoreGap(cutoff=far)),
+        lambda: equivalence_test(z, s, tolerance=0.1, dependence=ScoreGap(cutoff=far)),
+    ):
+        with pytest.raises(ValueError, match="have scores on both sides"):
+            call()
+    with pytest.raises(ValueError, match="more than one value"):
+        decision_gaps(np.ones_like(z), s)
+
+
 @pytest.mark.parametrize("bad", ["most", float("nan"), True])
 def test_a_cutoff_of_the_measure_is_a_number_or_the_worst(bad):
     with pytest.raises(ValueError, match="cutoff"):

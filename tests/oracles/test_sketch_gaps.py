@@ -126,6 +126,8 @@ def test_sketches_of_other_cutoffs_do_not_add_up_and_groups_have_no_gap():
         sketch_of(z, s) + sketch_of(z, s, cutoffs=())
     with pytest.raises(ValueError, match="finite numbers"):
         sketch_of(z, s, cutoffs=[float("nan")])
+    with pytest.raises(ValueError, match="have scores on both sides"):
+        interval(sketch_of(z, s, cutoffs=[0.5, 2.0]), cutoff=2.0)
     grouped = HSICSketch.like(z, s, cutoffs=CUTOFFS).update(z, s, groups=np.arange(len(z)) // 2)
     assert Table.of_sketch(grouped) is None
     with pytest.raises(ValueError, match="without groups of rows"):

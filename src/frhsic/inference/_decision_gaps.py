@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
+from frhsic._text import number
 from frhsic.dependence import ScoreGap
 from frhsic.inference._gdp_intervals import (
     Tails,
@@ -168,6 +169,7 @@ def find_decisions(
         cutoffs = _quantiles(rows, worst)
     else:
         most = cutoffs.new_zeros(1)
+        _check_rates(cutoffs, torch.stack([(rows.z > t).double().mean() for t in cutoffs]))
     if rows.groups is None and rows.w is None and means.bandwidth_s is None:
         ordered, place = cutoffs.unique(return_inverse=True)
         curve = Table.of_rows(rows, means._cells, ordered).decisions(place)
@@ -190,6 +192,7 @@ def find_sketch_decisions(table: Table, cutoffs: Tensor | None = None) -> Decisi
         chosen = torch.searchsorted(table.cutoffs, cutoffs).clamp_max(len(table.cutoffs) - 1)
         if not torch.equal(table.cutoffs[chosen], cutoffs):
             return None
+        _check_rates(cutoffs, 1.0 - table.mass.sum(dim=0).cumsum(0)[chosen])
     curve = table.decisions(chosen)
     return Decisions(table.cutoffs[chosen], curve.mass @ curve.gaps.abs(), curve, 0.0, ())
 
@@ -209,12 +212,24 @@ def read_sketch(
     return rows, found._replace(notes=(*found.notes, *note_stored(sketch)))
 
 
+def _check_rates(cutoffs: Tensor, rates: Tensor) -> None:
+    """Raise ArgumentError if all rows are on one side of a cut-off."""
+    alike = ~((rates > 0.0) & (rates < 1.0))
+    if bool(alike.any()):
+        side = "above" if float(rates[alike][0]) > 0.5 else "not above"
+        got = f"{number(float(cutoffs[alike][0]))}, with all scores {side} it"
+        raise ArgumentError("cutoffs", "have scores on both sides", got, "Take one between the scores.")
+
+
 def _quantiles(rows: Observations, worst: Tensor) -> Tensor:
     """Return cut-offs at equal shares of the rows, and one more; above each of them there are rows."""
     u, order = rows.z[:, 0].sort()
     upto = rows.weights[order].cumsum(0)
     shares = torch.arange(1, _CUTOFFS + 1, dtype=torch.float64) / (_CUTOFFS + 1)
     at = torch.searchsorted(upto, shares * upto[-1]).clamp_max(len(u) - 1)
+    if bool(u[0] == u[-1]):
+        fix = "A constant decides nothing; pass the scores before they are rounded."
+        raise ArgumentError("scores", "have more than one value", "the same in every row", fix)
     cutoffs = torch.cat((u[at], worst)).unique()
     return cutoffs[cutoffs < u[-1]]
 
