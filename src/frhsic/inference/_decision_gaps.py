@@ -183,7 +183,7 @@ def find_decisions(
 def find_sketch_decisions(table: Table, cutoffs: Tensor | None = None) -> Decisions | None:
     """Return the same from the table of a sketch; None where it does not have one of the cut-offs."""
     if cutoffs is None:
-        gaps, rates = table.gaps(), 1.0 - table.mass.sum(dim=0).cumsum(0)[:-1]
+        gaps, rates = table.gaps(), table.rates()
         shares = torch.arange(1, _CUTOFFS + 1, dtype=torch.float64) / (_CUTOFFS + 1)
         at = torch.searchsorted((1.0 - rates).contiguous(), shares).clamp_max(len(gaps) - 1)
         chosen = torch.cat((at, gaps.argmax()[None])).unique()
@@ -192,7 +192,7 @@ def find_sketch_decisions(table: Table, cutoffs: Tensor | None = None) -> Decisi
         chosen = torch.searchsorted(table.cutoffs, cutoffs).clamp_max(len(table.cutoffs) - 1)
         if not torch.equal(table.cutoffs[chosen], cutoffs):
             return None
-        _check_rates(cutoffs, 1.0 - table.mass.sum(dim=0).cumsum(0)[chosen])
+        _check_rates(cutoffs, table.rates()[chosen])
     curve = table.decisions(chosen)
     return Decisions(table.cutoffs[chosen], curve.mass @ curve.gaps.abs(), curve, 0.0, ())
 

@@ -51,6 +51,10 @@ class Table:
         cells = replace(cells, low=cells.low - line.step, high=cells.high + line.step)
         return cls(cells, mass, squares, found.cutoffs)
 
+    def rates(self) -> Tensor:
+        """Return the share above each cut-off, shape ``(L - 1,)``; exactly zero where there is nobody."""
+        return self.mass.sum(dim=0).flip(0).cumsum(0).flip(0)[1:]
+
     def gaps(self) -> Tensor:
         """Return D at each cut-off, shape ``(L - 1,)``."""
         above = self.mass.flip(1).cumsum(1).flip(1)  # (C, L): at or above each level
