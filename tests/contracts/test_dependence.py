@@ -598,7 +598,7 @@ WRONG = {
         {"weighting": "uniform"},
         {"n_grid": 1},
     ],
-    "ScoreGap": [{"bandwidth_s": -1.0}],
+    "ScoreGap": [{"bandwidth_s": -1.0}, {"cutoff": "most"}],
     "Adversary": [{"n_bins": 1}],
     "BinnedMMD": [{"n_bins": 1}, {"binning": "kmeans"}],
     "DistanceCovariance": [{"estimator": "exact"}, {"block_size": -1}],
@@ -756,7 +756,7 @@ ARGUMENTS = {
         "n_grid": ({"bandwidth_s": 0.1, "weighting": "grid"}, 50, 7),
         "range_s": ({"bandwidth_s": 0.1}, None, 0.5),
     },
-    "ScoreGap": {"bandwidth_s": ({}, 0.1, 0.3)},
+    "ScoreGap": {"bandwidth_s": ({}, 0.1, 0.3), "cutoff": ({}, 0.0, "worst")},
     "BinnedMMD": {
         "n_bins": ({}, 3, 4),
         "binning": ({"n_bins": 3}, "quantile", "width"),

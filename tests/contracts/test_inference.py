@@ -45,15 +45,17 @@ OF_DATA = {
     "certify": {"dependence": FIXED, "n_permutations": 19},
     "conditional_curve": {"n_points": 20, "n_draws": 99},
     "confidence_interval": {"n_draws": 99},
+    "decision_gaps": {"n_draws": 99},
     "equivalence_test": {"tolerance": 0.5, "n_draws": 99},
     "independence_test": {"n_permutations": 19},
     "localized_profile": {"n_permutations": 19},
     "worst_case_head": {"dependence": FIXED},
 }
-# Functions of numbers, tested beside their formulas.
+# Functions of numbers or of a region, tested beside their formulas.
 OF_NUMBERS = {
     "linear_complexity",
     "network_complexity",
+    "region_test",
     "sampled_complexity",
     "uniform_bound",
 }
@@ -175,7 +177,17 @@ CHANGES = {
     "conditional_curve": {
         "confidence_level": ({}, 0.8),
         "bandwidth_s": ({}, 0.3),
+        "cutoff": ({}, 0.5),
         "n_points": ({"bandwidth_s": 0.1}, 30),
+        "groups": ({}, np.arange(N) // 2),
+        "n_draws": ({}, 199),
+        "random_state": ({}, 1),
+        "sample_weight": ({}, W),
+    },
+    "decision_gaps": {
+        "cutoffs": ({}, [0.0, 0.5]),
+        "confidence_level": ({}, 0.8),
+        "bandwidth_s": ({}, 0.3),
         "groups": ({}, np.arange(N) // 2),
         "n_draws": ({}, 199),
         "random_state": ({}, 1),

@@ -306,6 +306,8 @@ def test_indexes_with_the_same_labels_in_another_order_are_an_error(call, first,
         arguments["s"] = table["a"].to_numpy()
     elif "sensitive_features" in inspect.signature(call).parameters and other != "sensitive_features":
         arguments["sensitive_features"] = table["a"].to_numpy()
+    if "region" in inspect.signature(call).parameters:
+        arguments["region"] = table["b"].to_numpy() == 1
     if "y" in inspect.signature(call).parameters and other != "y":
         arguments["y"] = table["b"].to_numpy()
     more = {"tolerance": 0.1, "lams": [0.0], "classes": [0, 1]}

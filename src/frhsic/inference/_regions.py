@@ -81,6 +81,7 @@ def region_test(
         )
     options = IntervalOptions.read(confidence_level, 999, random_state)
     check_permutations(n_permutations)
+    data.check_aligned(scores=scores, region=region, sample_weight=sample_weight, groups=groups)
     rows = Observations.read(scores, _labels(region), sample_weight, groups, one_column=True)
     rows = rows.drop_zero_weights()
     inside = rows.s.values[:, 0] == float(rows.s.values.max())
