@@ -242,12 +242,12 @@ class _Together(NamedTuple):
 
     @classmethod
     def of(cls, tails: Sequence[Tails]) -> _Together:
-        moves, noise, chance = (
+        moves, noise, chance, every = (
             torch.stack(draws)
-            for draws in zip(*((one.moves, one.noise, one.chance) for one in tails), strict=True)
+            for draws in zip(*((one.moves, one.noise, one.chance, one.every) for one in tails), strict=True)
         )
         up = torch.minimum(_tail_of(-moves), _tail_of(chance)).amin(dim=0)
-        down = torch.minimum(_tail_of(moves), _tail_of(noise)).amin(dim=0)
+        down = torch.stack([_tail_of(one) for one in (moves, noise, every)]).amin(dim=(0, 1))
         return cls(up, down)
 
     def upper(self, tail: float) -> float:

@@ -129,10 +129,15 @@ class Tails(NamedTuple):
     largest: float  # lambda
     mass: float  # pi(U)
     turns: float  # what ranges within which the curve crosses the overall mean may add
+    every: Tensor | None = None  # (B,), draws of sum pi_a |e_a| over all places, with the error of shares
 
     def lower(self, tail: float) -> float:
         beyond = max(0.0, self.unknown - float(self.noise.quantile(1.0 - tail)))
-        return max(0.0, self.known - float(self.moves.quantile(1.0 - tail)) + beyond)
+        limit = self.known - float(self.moves.quantile(1.0 - tail)) + beyond
+        if self.every is not None:
+            # Of many curves of skewed scores some sign looks clear under independence: here none is needed.
+            limit = min(limit, self.known + self.unknown - float(self.every.quantile(1.0 - tail)))
+        return max(0.0, limit)
 
     def upper(self, tail: float) -> float:
         z = max(0.0, float(ndtri(1.0 - tail)))
@@ -151,13 +156,13 @@ def gdp_tails(
     With ``standardize`` pi_a v_a and g_a / v_a stand for pi_a and g_a on U, v_a the size of a gap there: the
     inequality is nearly an equality if gaps are of that size, however unequal their errors are.
     """
-    errors = _Errors.draw(curve, n_draws, generator)
+    errors = _Errors.draw(curve, n_draws, generator, skewed=standardize)
     return errors.tails(range(errors.mean.shape[1]), standardize=standardize)
 
 
 def tails_of_columns(curve: Smoothed, n_draws: int, generator: torch.Generator) -> list[Tails]:
     """Return the limits of each column by itself, from the same draws: they err together."""
-    errors = _Errors.draw(curve, n_draws, generator)
+    errors = _Errors.draw(curve, n_draws, generator, skewed=True)
     return [errors.tails([k], standardize=True) for k in range(errors.mean.shape[1])]
 
 
@@ -173,7 +178,10 @@ class _Errors(NamedTuple):
     spread: Tensor  # (a, r), the deviation of an error
 
     @classmethod
-    def draw(cls, curve: Smoothed, n_draws: int, generator: torch.Generator) -> _Errors:
+    def draw(
+        cls, curve: Smoothed, n_draws: int, generator: torch.Generator, *, skewed: bool = False
+    ) -> _Errors:
+        """Return draws of the errors; ``skewed`` allows for skewed columns, such as rare decisions."""
         points, share = curve.points()
         process = Process.of_columns(curve, points)
         here, scale = process.mean, curve.places.scale
@@ -189,7 +197,10 @@ class _Errors(NamedTuple):
         spread = torch.maximum(spread, 1e-12 * spread.amax(dim=0) + 1e-300)
         largest = float((e.abs() / spread[:, :, None]).flatten(0, 1).amax(dim=0).quantile(BEYOND_DOUBT))
         # Of a few rows no sign is beyond doubt: Student's law down to one degree of freedom.
-        clear = here.abs() > process.limits_of_columns(largest, 2.0) * scale
+        limits = process.limits_of_columns(largest, 2.0)
+        if skewed:
+            limits = limits * _widening(curve, process.rows, largest)
+        clear = here.abs() > limits * scale
         return cls(curve, share, here, e, shares, clear, spread)
 
     def _size(self) -> Tensor:
@@ -212,6 +223,9 @@ class _Errors(NamedTuple):
         known = float((pi * here.abs())[clear].sum())
         e = self.errors[:, kept]
         moves = self.shares[kept].mean(dim=0) + (pi * here.sign())[clear] @ e[clear]
+        every = None
+        if standardize:
+            every = (pi[:, :, None] * e.abs()).sum(dim=(0, 1)) + self.shares[kept].mean(dim=0)
         p, u, h = pi[~clear], e[~clear], here[~clear]
         if standardize:
             size = self._size()[:, kept][~clear]
@@ -230,7 +244,20 @@ class _Errors(NamedTuple):
             largest=largest,
             mass=float(p.sum()),
             turns=_crossings(self.curve, here, clear, self.share),
+            every=every,
         )
+
+
+def _widening(curve: Smoothed, rows: Tensor, largest: float) -> Tensor:
+    """Return by how much a quantile of the error of a mean grows with the skewness of the rows, ``(a, r)``.
+
+    By Cornish and Fisher: z + c (z^2 - 1) / 6, with c the skewness of the mean of the rows behind a point. It
+    is that of all rows over the root of their number, and both sides take the longer one.
+    """
+    shares = curve.places.shares
+    second, third = shares @ curve.f.square(), shares @ curve.f.pow(3)
+    skewness = third.abs() / second.clamp_min(1e-300) ** 1.5
+    return 1.0 + skewness / rows.sqrt()[:, None] * max(0.0, largest**2 - 1.0) / (6.0 * largest)
 
 
 def _crossings(curve: Smoothed, g: Tensor, clear: Tensor, share: Tensor) -> float:
