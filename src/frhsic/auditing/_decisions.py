@@ -140,13 +140,13 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
     z, level = rows.z[:, 0], settings.confidence_level
     decisions, regions, notes = [], [], []
     for threshold in settings.thresholds:
-        above = (z > threshold).to(z)
-        if not 0.0 < float(above.mean()) < 1.0:
-            side = "below or at" if not bool(above.any()) else "above"
+        try:
+            gap = subject.interval(ScoreGap(settings.bandwidth_s, cutoff=threshold))
+        except ArgumentError:  # of a sketch the stored rows may all be on one side, and others not
+            side = "above" if float(z[0]) > threshold else "below or at"
             notes.append(f"No decisions at {number(threshold)}: all scores are {side} it.")
             continue
         curve = _as_rates(subject.curve(level, threshold))
-        gap = subject.interval(ScoreGap(settings.bandwidth_s, cutoff=threshold))
         decisions.append(_decision(threshold, gap, curve, column))
     for question in settings.regions:
         if question.column == column.name:

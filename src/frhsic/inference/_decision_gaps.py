@@ -153,6 +153,11 @@ class Decisions(NamedTuple):
         return float(self.gaps.max()) + self.missed
 
     @property
+    def method(self) -> str:
+        """How its limits are made."""
+        return "Gaussian multiplier process of the decisions"
+
+    @property
     def target(self) -> str:
         """What the gaps are about, and under which assumption."""
         return self.curve.target_of_gdp.replace("the GDP of", "the mean gap of")
@@ -332,7 +337,7 @@ def _interval(
         confidence_level=options.confidence_level,
         measure=measure.words,
         target=found.target,
-        method="Gaussian multiplier process of the decisions",
+        method=found.method,
         attributes=rows.s.names,
         n=found.n or rows.n_units,
         chance=chance,

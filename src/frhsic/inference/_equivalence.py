@@ -194,7 +194,7 @@ def _test_gap(rows: Observations, measure: ScoreGap, question: _Question) -> Equ
         estimate=found.estimate,
         measure=measure.words,
         target=found.target,
-        method="Gaussian multiplier process of the parts of the score",
+        method=found.method,
         notes=(*found.notes, *found.curve.notes()),
     )
 

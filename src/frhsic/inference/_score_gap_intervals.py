@@ -50,6 +50,11 @@ class GapCurve(NamedTuple):
     n: int | None = None  # rows, where they are those of a sketch
 
     @property
+    def method(self) -> str:
+        """How its limits are made."""
+        return "Gaussian multiplier process of the parts of the score"
+
+    @property
     def target(self) -> str:
         """What the estimate is about, and under which assumption."""
         cells, between = self.curve.cells, "the mean distance between all scores and those"
@@ -177,7 +182,7 @@ def _interval(rows: Observations, measure: ScoreGap, options: IntervalOptions, f
         confidence_level=options.confidence_level,
         measure=measure.words,
         target=found.target,
-        method="Gaussian multiplier process of the parts of the score",
+        method=found.method,
         attributes=rows.s.names,
         n=found.n or rows.n_units,
         chance=chance,
