@@ -38,6 +38,8 @@ OTHERS = {
     "levels": "statistics.levels",
     "peers": "statistics.peers",
     "budgets": "paper.budgets",
+    "penalties": "paper.penalties",
+    "limits": "paper.limits",
     "path": "speed.path",
     "baselines": "paper.baselines",
     "postgres": "scale.postgres",

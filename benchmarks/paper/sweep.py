@@ -219,7 +219,7 @@ def trained(
     return path, seconds
 
 
-def stacked(estimator: Any, data: Split, **strengths: Sequence[float]) -> list[Any]:
+def stacked(estimator: Any, data: Split, **strengths: Any) -> list[Any]:
     """Train an estimator at each of its strengths, in one pass."""
     # Kernels of a fixed bandwidth reach numbers below 1e-38, with which a step takes three times as long.
     torch.set_flush_denormal(True)

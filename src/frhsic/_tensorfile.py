@@ -34,7 +34,8 @@ from frhsic._files import replacing
 
 __all__ = ["VERSION", "TensorFileError", "pack", "read", "unpack", "write"]
 
-VERSION = 3  # of models and checkpoints. 2: budgets, 3: a digest
+VERSION = 4  # of models and checkpoints. 2: budgets, 3: a digest, 4: limits
+_STILL_READ = 3  # the oldest of them that is read
 
 _MAX_HEADER = 4 * 2**20
 _MAX_TENSORS = 10_000
@@ -86,9 +87,9 @@ def write(
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     write(f"{folder}/m", {"w": torch.ones(2)}, {"format": "frhsic-model", "version": 3})
+    ...     write(f"{folder}/m", {"w": torch.ones(2)}, {"format": "frhsic-model", "version": 4})
     ...     read(f"{folder}/m", kind="frhsic-model")
-    ({'w': tensor([1., 1.])}, {'format': 'frhsic-model', 'version': 3})
+    ({'w': tensor([1., 1.])}, {'format': 'frhsic-model', 'version': 4})
     """
     data = pack(tensors, document)
     with contextlib.suppress(FileNotFoundError):
@@ -287,7 +288,8 @@ def _check_document(document: Any, kind: str | None, version: int, argument: str
     if kind not in (None, found):
         fix = f"Pass {'bytes' if argument == 'data' else 'a file'} of the kind '{kind}'."
         raise TensorFileError(argument, f"hold '{kind}'", ascii(found[:40]), fix)
-    if written != version:
+    oldest = _STILL_READ if version == VERSION and argument == "path" else version
+    if not oldest <= written <= version:
         fix = "A newer frhsic reads newer versions."
         if 1 <= written < version:
             again = "make it again" if argument == "data" else "fit and save again"

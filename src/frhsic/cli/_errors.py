@@ -29,7 +29,10 @@ _OPTIONS = {
     "missing_values": "--missing-values",
     "thresholds": "--threshold",
     "regions": "--below or --above",
-    **{name: f"--{name}" for name in ("budget", "budgets", "lam", "lams", "validation", "tolerance")},
+    **{
+        name: f"--{name}"
+        for name in ("budget", "budgets", "limit", "limits", "lam", "lams", "validation", "tolerance")
+    },
     **{name: f"--{name}" for name in ("epochs", "query", "partials")},
     **dict.fromkeys(("X", "path", "where", "database", "columns"), "FILE"),
 }

@@ -23,6 +23,14 @@ from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judg
 if TYPE_CHECKING:
     import frhsic.selection
 
+# What is limited, in the words of the table and the picture.
+_WORDS = {
+    "gap": "gap",
+    "gdp": "GDP",
+    "gap_worst": "worst gap of decisions",
+    "normalized_hsic": "normalised HSIC",
+    "gap_at": "gap of decisions",
+}
 _PICTURES = (".png", ".svg", ".pdf")
 _MIN_VALIDATION = 52  # rows to choose on: fewer cannot be whitened in a representation of 50 columns
 
@@ -32,6 +40,14 @@ _Budgets = Annotated[
     option(
         "--budgets LIST",
         "Shares of the dependence of a model without penalty; without --lams 0.5,0.2,0.1,0.05.",
+    ),
+]
+_Limits = Annotated[
+    str | None,
+    option(
+        "--limits LIST",
+        "Limits instead, in the unit of the score, for one measure of the audit: gap=0.05,0.02,0.01 or "
+        "gap_at:0.5=0.05,0.02.",
     ),
 ]
 _Lams = Annotated[str | None, option("--lams LIST", "Penalty weights instead, without a unit.")]
@@ -65,7 +81,7 @@ _Paths: TypeAlias = tuple[Path, Path | None, Path | None]  # of the model, the p
 class _Search:
     """How models are trained and chosen."""
 
-    grid: dict[str, Any]  # "budgets" or "lams"
+    grid: dict[str, Any]  # "budgets", "limits" or "lams"
     rule: Rule
     validation: float
     epochs: int
@@ -110,6 +126,7 @@ class _Search:
             what="the score" if len(rows.classes) < 3 else "the scores",
             rows={"training": len(rows) - judged, "validation": judged, "held_out": len(held)},
             chosen=self.rule.function(search.points_),
+            measure=_WORDS[next(iter(self.grid["limits"][0]))] if "limits" in self.grid else "GDP",
         )
 
 
@@ -121,6 +138,7 @@ def frontier(
     plot: _Plot = None,
     as_json: options.Json = None,
     budgets: _Budgets = None,
+    limits: _Limits = None,
     lams: _Lams = None,
     rule: _Rule = "within",
     within: _Within = None,
@@ -138,7 +156,7 @@ def frontier(
     drop_missing: options.DropMissing = False,
     missing_values: options.MissingValues = None,
 ) -> None:
-    """Train models of several budgets at once, show what each costs, and save one of them.
+    """Train models of several budgets or limits at once, show what each costs, and save one of them.
 
     Columns are taken as by frhsic train. A model without penalty is always trained beside the others. All are
     judged on held-out rows (--validation), and a rule chooses one of them there, which flatters it: audit
@@ -150,12 +168,14 @@ def frontier(
         --plot frontier.png
       frhsic frontier people.csv --target income --sensitive age -o model.frhsic --epochs 5
         --budgets 0.5,0.1 --rule knee --validation 0.3 --holdout 0.3 --save-holdout held_out.csv
+      frhsic frontier people.csv --target income --sensitive age -o model.frhsic --epochs 5
+        --limits gap=0.05,0.02
     """  # noqa: D301
     table = TrainingTable(
         file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
     )
     parsed = Rule.parse(rule, within, tolerance, weight)
-    search = _Search(parse_grid(budgets, lams), parsed, validation, epochs, seed)
+    search = _Search(parse_grid(budgets, limits, lams), parsed, validation, epochs, seed)
     reserve = Holdout(holdout, save_holdout)
     paths = {"-o": output, "--plot": plot, "--json": as_json, "--save-holdout": save_holdout}
     options.check_outputs(paths, file)

@@ -30,11 +30,17 @@ class Frontier:
     what: str
     rows: dict[str, int]
     chosen: int | None
+    measure: str = "GDP"  # of the points
 
     @property
     def has_budgets(self) -> bool:
         """Whether the models have budgets, not penalty weights."""
         return self.points[-1].budget is not None
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether the models have limits."""
+        return self.points[-1].limit is not None
 
     def get_column(self, measure: str, attribute: str, end: str = "") -> list[float]:
         """Return a column of the results about one sensitive attribute."""
@@ -49,16 +55,26 @@ class Frontier:
             "Budget: the share of the normalised HSIC of the model without penalty that training allowed; "
             "reached: the share left on the rows trained on. "
         )
+        limits = (
+            "Of limit: what was measured after training over its limit, on rows set aside where there are "
+            "enough. "
+        )
         echo()
         echo(
-            f"{budgets if self.has_budgets else ''}GDP: the mean gap between {self.what} at a value and "
-            "overall. R^2 from Z: how well boosted trees read the column from the representation; near or "
-            "below 0 is not at all."
+            f"{budgets if self.has_budgets else limits if self.has_limits else ''}"
+            f"GDP: the mean gap between {self.what} at a value and overall, of means; gap: of whole "
+            "distributions. R^2 from Z: how well boosted trees read the column from the representation; near "
+            "or below 0 is not at all."
         )
-        if not self.has_budgets:
-            return
         from frhsic.engine.budget import MET
 
+        if self.has_limits:
+            ratios = zip(self.points, self.columns["of_limit"], strict=True)
+            above = [str(point.limit) for point, ratio in ratios if ratio > MET]
+            if above:
+                echo(f"Note: above their limits: {', '.join(above)}. Train for more epochs.", error=True)
+        if not self.has_budgets:
+            return
         reached = self.columns["relative_dependence"]
         if math.isnan(reached[0]):
             why = "The model without penalty shows no dependence on the rows trained on"
@@ -71,9 +87,10 @@ class Frontier:
 
     def _echo_models(self, attribute: str) -> None:
         title = f"{self.rows['validation']:,} validation rows: {self.what} and {to_line(attribute)}"
-        first = ["budget", "reached"] if self.has_budgets else ["lam"]
+        first = ["limit", "of limit"] if self.has_limits else ["lam"]
+        first = ["budget", "reached"] if self.has_budgets else first
         interval = f"{_CONFIDENCE_LEVEL:.0%} interval"
-        headings = [*first, self.performance, "GDP", interval, "R^2 from Z", ""]
+        headings = [*first, self.performance, "GDP", interval, "gap", interval, "R^2 from Z", ""]
         rows = []
         for index, point in enumerate(self.points):
             setting = [f"{point.penalty_weight:g}"]
@@ -83,11 +100,16 @@ class Frontier:
                     "none" if point.budget is None else f"{point.budget:g}",
                     "" if math.isnan(reached) else f"{reached:.3f}",
                 ]
-            low, high = (self.get_column("gdp", attribute, end)[index] for end in ("_low", "_high"))
-            gdp = [cell(self.get_column("gdp", attribute)[index]), f"{cell(low)} to {cell(high)}"]
+            if self.has_limits:
+                ratio = self.columns["of_limit"][index]
+                setting = [point.limit or "none", "" if math.isnan(ratio) else f"{ratio:.2f}"]
+            gaps = []
+            for name in ("gdp", "gap"):
+                low, high = (self.get_column(name, attribute, end)[index] for end in ("_low", "_high"))
+                gaps += [cell(self.get_column(name, attribute)[index]), f"{cell(low)} to {cell(high)}"]
             read = f"{self.get_column('r2_boosted', attribute)[index]:.3f}"
             mark = "< chosen" if index == self.chosen else ""
-            rows.append([*setting, cell(point.performance), *gdp, read, mark])
+            rows.append([*setting, cell(point.performance), *gaps, read, mark])
         echo_table(title, headings, rows, bold=self.chosen)
 
     def draw(self, form: str, target: str) -> bytes:
@@ -98,11 +120,12 @@ class Frontier:
         axes = frhsic.report.plot_frontier(
             self.points,
             chosen=self.chosen,
-            dependence=f"GDP of {self.what} on {on}",
+            dependence=f"{self.measure} of {self.what} on {on}",
             performance=f"{self.performance.replace('^2', '²')} for {to_line(target)}",
         )
         figure: Any = axes.get_figure(root=True)
-        numbers = "budgets, shares of normalised HSIC" if self.has_budgets else "lam"
+        numbers = "limits" if self.has_limits else "lam"
+        numbers = "budgets, shares of normalised HSIC" if self.has_budgets else numbers
         title = f"{self.rows['validation']:,} validation rows; the numbers are {numbers}"
         figure.suptitle(title, x=0.99, ha="right", fontsize="medium")
         buffer = io.BytesIO()
@@ -125,7 +148,7 @@ class Frontier:
             "sensitive": list(self.attributes),
             "rows": self.rows,
             "performance": self.performance,
-            "dependence": "GDP",
+            "dependence": self.measure,
             "confidence_level": _CONFIDENCE_LEVEL,
             "chosen": self.chosen,
             "models": models,
@@ -136,4 +159,6 @@ def _to_plain(value: Any) -> Any:
     """Return a number or a truth value that JSON knows."""
     if isinstance(value, bool) or type(value).__name__ == "bool":
         return bool(value)
+    if isinstance(value, str):
+        return value or None
     return float(value) if math.isfinite(value) else None

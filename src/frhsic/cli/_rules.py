@@ -1,4 +1,4 @@
-"""The budgets or penalty weights that a frontier tries, and the rule that chooses one of its models."""
+"""The budgets, limits or penalty weights that a frontier tries, and the rule that chooses one model."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import frhsic.selection
     from frhsic.cli._frontier_results import Frontier
 
+# For the help, which loads no library; a test compares them with those of the estimators.
+LIMITED = ("gap", "gdp", "gap_worst", "normalized_hsic", "gap_at")
 _RULES = {  # functions of frhsic.selection
     "within": "lowest_dependence_within",
     "lowest": "lowest_dependence",
@@ -26,10 +28,14 @@ _RULES = {  # functions of frhsic.selection
 }
 
 
-def parse_grid(budgets: str | None, lams: str | None) -> dict[str, Any]:
-    """Return "budgets" or "lams" from the weakest to the strongest; neither: the budgets of the library."""
-    if budgets is not None and lams is not None:
-        raise ArgumentError("--budgets", "come without --lams", "both", "Leave one of them out.")
+def parse_grid(budgets: str | None, limits: str | None, lams: str | None) -> dict[str, Any]:
+    """Return one of them from the weakest to the strongest; none: the budgets of the library."""
+    given = {"--budgets": budgets, "--limits": limits, "--lams": lams}
+    flags = [flag for flag, text in given.items() if text is not None]
+    if len(flags) > 1:
+        raise ArgumentError(flags[0], f"come without {flags[1]}", "both", "Leave one of them out.")
+    if limits is not None:
+        return {"limits": _parse_limits(limits)}
     if lams is not None:
         found = parse_floats("--lams", lams, "1,10,100")
         if min(found) < 0:
@@ -45,6 +51,46 @@ def parse_grid(budgets: str | None, lams: str | None) -> dict[str, Any]:
             fix = "Write --budgets 0.5,0.2,0.1, say; that model is always trained too."
             raise ArgumentError("--budgets", must, f"{budget:g}", fix)
     return {"budgets": sorted(set(found), reverse=True)}
+
+
+def parse_limit(texts: Sequence[str]) -> dict[str, Any]:
+    """Read --limit gap=0.02, --limit gap_at:0.5=0.03 as an estimator takes them."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        (name, cutoff), values = _split_limit("--limit", text)
+        value = values[0]
+        if len(values) > 1:
+            raise ArgumentError(
+                "--limit", "name one number", quote(text), "Pass several to frontier --limits."
+            )
+        if cutoff is None:
+            found[name] = value
+        else:
+            found.setdefault(name, {})[cutoff] = value
+    return found
+
+
+def _parse_limits(text: str) -> list[dict[str, Any]]:
+    """Read gap=0.05,0.02,0.01: one measure, limits from the weakest to the strongest."""
+    (name, cutoff), values = _split_limit("--limits", text)
+    ordered = sorted(set(values), reverse=True)
+    return [{name: value if cutoff is None else {cutoff: value}} for value in ordered]
+
+
+def _split_limit(flag: str, text: str) -> tuple[tuple[str, float | None], list[float]]:
+    """Return the measure with its cut-off, and the numbers."""
+    fix = f"Write {flag} gap=0.02 or {flag} gap_at:0.5=0.03."
+    left, equals, right = text.partition("=")
+    name, colon, at = left.strip().partition(":")
+    if name not in LIMITED:
+        raise ArgumentError(flag, f"name one of {', '.join(LIMITED)} and a number", quote(text), fix)
+    if not equals or (name == "gap_at") != bool(colon):
+        must = "have a number behind '=', and for gap_at a cut-off behind ':'"
+        raise ArgumentError(flag, must, quote(text), fix)
+    values = parse_floats(flag, right, "0.05,0.02,0.01")
+    if not min(values) > 0:
+        raise ArgumentError(flag, "be above 0", f"{min(values):g}", fix)
+    return (name, parse_floats(flag, at, "0.5")[0] if colon else None), values
 
 
 @dataclass(frozen=True)
@@ -92,7 +138,7 @@ class Rule:
 
     def explain(self, found: Frontier) -> str:
         """Return which model was chosen, and what the rule promises, which is mostly nothing."""
-        gap = "GDP" if len(found.attributes) == 1 else "GDP on the worst column"
+        gap = found.measure if len(found.attributes) == 1 else f"{found.measure} on the worst column"
         if found.chosen is None:
             return (
                 f"No model is chosen: not even for the strongest is {gap} shown to be below "
@@ -140,6 +186,8 @@ class Rule:
 
 
 def _describe(point: frhsic.selection.Point) -> str:
+    if point.limit is not None:
+        return point.label
     if point.budget is not None:
         return f"budget {point.budget:g}"
     return "the model without penalty" if point.penalty_weight == 0 else f"lam {point.penalty_weight:g}"

@@ -11,6 +11,7 @@ from frhsic._text import share
 from frhsic.cli import _options as options
 from frhsic.cli._options import option
 from frhsic.cli._output import echo, echo_warnings, show_status
+from frhsic.cli._rules import parse_limit
 from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
 
 _Budget = Annotated[
@@ -19,6 +20,14 @@ _Budget = Annotated[
         "--budget SHARE",
         "Share, from above 0 to 1, of the dependence of a model without penalty that may be left in "
         "training; 0.1 unless --lam is given.",
+    ),
+]
+_Limit = Annotated[
+    list[str] | None,
+    option(
+        "--limit MEASURE=X",
+        "Limit instead, in the unit of the score: gap=0.02, gdp=0.02, gap_worst=0.05, gap_at:0.5=0.03 or "
+        "normalized_hsic=0.01. May be repeated.",
     ),
 ]
 _Lam = Annotated[float | None, option("--lam X", "Penalty weight instead, without a unit; 0 trains without.")]
@@ -31,6 +40,7 @@ def train(
     sensitive: options.Sensitive,
     output: options.Model,
     budget: _Budget = None,
+    limit: _Limit = None,
     lam: _Lam = None,
     task: options.Task = "auto",
     kind: options.Kinds = None,
@@ -55,13 +65,20 @@ def train(
       frhsic train people.csv --target income --sensitive age -o model.frhsic --epochs 5
       frhsic train people.csv --target income --sensitive age --budget 0.2 -o model.frhsic --epochs 5
         --holdout 0.3 --save-holdout held_out.csv
+      frhsic train people.csv --target income --sensitive age --limit gap=0.02 -o model.frhsic --epochs 5
       frhsic train people.csv --target income --sensitive age --lam 3 -o model.frhsic --epochs 5
     """  # noqa: D301
     table = TrainingTable(
         file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
     )
-    if budget is not None and lam is not None:
-        raise ArgumentError("--budget", "come without --lam", "both", "Leave one of them out.")
+    flags = [
+        flag
+        for flag, given in (("--budget", budget), ("--limit", limit), ("--lam", lam))
+        if given is not None
+    ]
+    if len(flags) > 1:
+        raise ArgumentError(flags[0], f"come without {flags[1]}", "both", "Leave one of them out.")
+    limits = parse_limit(limit) if limit else None
     if budget is not None and not 0 < budget <= 1:
         must = "lie above 0 and be at most 1: a share of the dependence of a model without penalty"
         fix = "Pass 0.1, say, or --lam 0 to train without a penalty."
@@ -72,7 +89,8 @@ def train(
     from frhsic.numerics._threads import one_thread
 
     with one_thread():
-        _run(data, reserve, output, {"budget": budget, "lam": lam, "epochs": epochs}, seed)
+        settings = {"budget": budget, "limit": limits, "lam": lam, "epochs": epochs}
+        _run(data, reserve, output, settings, seed)
 
 
 def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str, Any], seed: int) -> None:
@@ -97,6 +115,8 @@ def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str,
             f"  Normalised HSIC of the score is {left} (budget: {share(budget)}). GDP falls "
             "more slowly, because HSIC behaves like a square."
         )
+    for one in model[-1].reached_:
+        echo(f"  {one}")
     if len(held):
         echo()
         echo_judgement(model, "held-out rows", held, seed=seed)

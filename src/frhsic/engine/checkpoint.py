@@ -73,9 +73,13 @@ def fingerprint(run: Run) -> dict[str, Any]:
     training = dataclasses.asdict(options.training)
     del training["checkpoint"], training["checkpoint_every"]
     data = run.rows.tensors + ([] if run.stopping is None else run.stopping.rows.tensors)
+    limits = options.limits
+    if limits is not None and limits.watched is not None:
+        data = data + limits.watched.tensors
     return {
-        "lam": None if options.budgets is not None else options.weights,
+        "lam": None if options.constrained is not None else options.weights,
         "budget": None if options.budgets is None else list(options.budgets),
+        "limit": None if limits is None else [sorted((*map(str, net.items()),)) for net in limits.most],
         "penalty": repr(options.penalty) if options.penalised else None,
         "epochs": options.epochs,
         "batch_size": options.batch_size,

@@ -67,6 +67,8 @@ class Guards:
         fix = f"a smaller learning_rate (now {self.options.learning_rate:g}), training=Training(clip=1.0)"
         if self.options.budgets is not None and k > 0:
             fix += f" or a larger budget (now {self.options.budgets[k - 1]:g})"
+        elif self.options.limits is not None and self.options.limits.constrained[k]:
+            fix += " or a larger limit"
         elif (lam := self.options.weights[k]) > 0:
             fix += f" or a smaller lam (now {lam:g})"
         return TrainingError(f"Training stopped in epoch {epoch}, {where}: {why}. Try {fix}.")

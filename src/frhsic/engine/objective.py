@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from frhsic._checks import ArgumentError
-from frhsic.engine.budget import Multipliers
+from frhsic.engine.budget import MOST, Multipliers
+from frhsic.engine.limits import Meter
 from frhsic.engine.nets import Loss, Net, Stack
 from frhsic.engine.options import Options
 from frhsic.engine.rows import Rows, make_batches
 from frhsic.penalty import PenaltySum, PenaltyValue
 
 _MEASURED: Final = 8_192  # rows on which the dependence is measured after every epoch, or more if cheap
+
+
+class Measured(NamedTuple):
+    """What an epoch ends with, for each net.
+
+    ``relative`` is the dependence over that of the unconstrained net; ``of_limit`` that over the budget, or
+    the largest measured value over its limit.
+    """
+
+    relative: list[float | None]
+    of_limit: list[float | None]
+    multipliers: list[float | None]
 
 
 class Objective:
@@ -37,9 +50,24 @@ class Objective:
             self.critic = torch.optim.Adam(critics, lr=options.learning_rate, maximize=True)
         self.multipliers: Multipliers | None = None
         self._lam: float | Tensor = 0.0
-        if options.budgets is not None:
+        self.budgets: Tensor | None = None
+        self.meter: Meter | None = None
+        if options.constrained is not None:
             steps = len(make_batches(len(rows), options.batch_size, None, last=options.training.last_batch))
-            self.multipliers = Multipliers(options.budgets, steps, options.epochs, like=rows.x)
+            limits = options.limits
+            if options.budgets is not None:
+                shares = torch.tensor([1.0, *options.budgets], dtype=torch.float64)
+                self.budgets = shares.to(rows.x.device)
+            if limits is not None:
+                self.meter = Meter(limits, rows if limits.watched is None else limits.watched)
+            self.multipliers = Multipliers(
+                options.constrained,
+                steps,
+                options.epochs,
+                # What is left of a penalty at a limit may be a hundredth of its unit.
+                most=MOST if limits is None else 100.0 * MOST,
+                like=rows.x,
+            )
             self._block = self._count_cheap_rows(net, rows)
             order = torch.randperm(len(rows), generator=child)[: max(_MEASURED, self._block)]
             self._measured = [order[part] for part in make_batches(len(order), self._block, None)]
@@ -87,13 +115,30 @@ class Objective:
             self.critic.step()
 
     @torch.no_grad()
-    def update_multipliers(self, net: nn.Module, rows: Rows) -> tuple[list[float | None], list[float | None]]:
-        """Measure every net of a stack and move the multipliers; return the ratios and the multipliers."""
+    def update_multipliers(self, net: nn.Module, rows: Rows) -> Measured:
+        """Measure every net of a stack and move the multipliers."""
         assert self.multipliers is not None  # noqa: S101
         net.eval()
-        value = self._measure(net, rows, self._measured)
-        self.multipliers.update(value)
-        return _divide_by_first(value), [*self.multipliers.values]
+        relative: list[float | None] = [None] * len(self.multipliers.mu)
+        ratio: Tensor
+        if self.meter is None:
+            value = self._measure(net, rows, self._measured)
+            assert self.budgets is not None  # noqa: S101
+            unit = self.budgets * value[0]
+            if not bool(value[0] > 0):  # nothing to take away
+                unit = torch.ones_like(unit)
+            ratio, relative = value / unit, _divide_by_first(value)
+            of_limit = [None] * len(ratio) if relative[0] is None else ratio.tolist()
+            self.multipliers.update(ratio, unit)
+        else:
+            ratio = self.meter.limits.divide(self.meter.measure(net))
+            of_limit = ratio.tolist()
+            unit_or_none = None
+            if self.multipliers.needs_unit:
+                value = self._measure(net, rows, self._measured)
+                unit_or_none = torch.where(value > 0, value, 1.0)
+            self.multipliers.update(ratio, unit_or_none)
+        return Measured(relative, of_limit, [*self.multipliers.values])
 
     def measure_relative(self, nets: Sequence[Net], rows: Rows) -> list[float | None]:
         """Return the dependence of each net on all rows over that of the first."""

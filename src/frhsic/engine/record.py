@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from frhsic.data import Label
+from frhsic.engine.limits import Reached
 from frhsic.engine.nets import Net
 from frhsic.penalty import PenaltySum
 
@@ -18,7 +19,8 @@ class Record:
 
     ``terms`` are the values of the terms of the penalty before their factors. With a budget, ``penalty`` is
     the debiased, scale-free dependence, ``relative`` its ratio to that of the unconstrained model in the same
-    epoch, and ``multiplier`` the weight of the constraint from then on.
+    epoch, and ``multiplier`` the weight of the constraint from then on. ``of_limit`` is that ratio over the
+    budget, or with limits the largest measured value over its limit.
     """
 
     epoch: int
@@ -32,6 +34,7 @@ class Record:
     validation_penalty: float | None = None
     validation_skipped: tuple[tuple[Label, int], ...] = ()
     relative: float | None = None
+    of_limit: float | None = None
     multiplier: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,7 +56,7 @@ class Trained:
     """A trained net: its epochs, the penalty with its scales, and the epoch whose weights were kept.
 
     With a budget, ``relative`` is the dependence of the net over that of the unconstrained one, each at the
-    epoch that was kept, on all training rows.
+    epoch that was kept, on all training rows. With limits, ``reached`` has what was measured for each.
     """
 
     net: Net
@@ -61,3 +64,4 @@ class Trained:
     penalty: PenaltySum | None
     best_epoch: int
     relative: float | None = None
+    reached: tuple[Reached, ...] = ()

@@ -18,8 +18,9 @@ from frhsic._progress import Progress
 from frhsic.data import Label
 from frhsic.engine import checkpoint
 from frhsic.engine.guards import Guards, check_labels
+from frhsic.engine.limits import Reached
 from frhsic.engine.nets import Loss, Net, Stack
-from frhsic.engine.objective import Objective
+from frhsic.engine.objective import Measured, Objective
 from frhsic.engine.options import Options
 from frhsic.engine.record import Record, Trained
 from frhsic.engine.rows import Rows, make_batches
@@ -105,7 +106,10 @@ class Run:
             ratios = self.objective.measure_relative(nets, self.rows)
         penalties = [self.objective.penalty_of(k, self.net, self.rows) for k in range(self.count)]
         histories = map(tuple, self.histories)
-        return list(map(Trained, nets, histories, penalties, epochs, ratios))
+        reached: Sequence[tuple[Reached, ...]] = [()] * self.count
+        if self.objective.meter is not None:
+            reached = self.objective.meter.report(Stack(nets), self.rows)
+        return list(map(Trained, nets, histories, penalties, epochs, ratios, reached))
 
     def train_epoch(self, epoch: int, bar: Progress) -> list[Record]:
         """Train on every batch once, and return a record for each net."""
@@ -128,14 +132,14 @@ class Run:
             bar.advance()
         self.guards.check_weights(self.net, epoch)
         self.guards.check_runaway(sums.losses, epoch)
-        relative: list[float | None] = [None] * self.count
-        multipliers = relative
+        none: list[float | None] = [None] * self.count
+        measured = Measured(none, none, none)
         if self.objective.multipliers is not None:
-            relative, multipliers = self.objective.update_multipliers(self.net, self.rows)
+            measured = self.objective.update_multipliers(self.net, self.rows)
         held_out: list[dict[str, Any]] = [{}] * self.count
         if self.stopping is not None:
             active = [not self._is_over(k) for k in range(self.count)]
-            held_out = self.stopping.validate(self.net, epoch, relative, active)
+            held_out = self.stopping.validate(self.net, epoch, measured.of_limit, active)
         return [
             Record(
                 epoch=epoch,
@@ -143,8 +147,9 @@ class Run:
                 skipped=tuple(sorted(sums.skipped.items())),
                 learning_rate=rate,
                 seconds=time.perf_counter() - began,
-                relative=relative[k],
-                multiplier=multipliers[k],
+                relative=measured.relative[k],
+                of_limit=measured.of_limit[k],
+                multiplier=measured.multipliers[k],
                 **held_out[k],
             )
             for k in range(self.count)

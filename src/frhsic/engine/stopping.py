@@ -44,7 +44,7 @@ class EarlyStopping:
 
     @torch.no_grad()
     def validate(
-        self, net: Net | Stack, epoch: int, relative: list[float | None], active: list[bool]
+        self, net: Net | Stack, epoch: int, of_limit: list[float | None], active: list[bool]
     ) -> list[dict[str, Any]]:
         """Return loss and penalty on the held-out rows; keep the weights of active nets that are the best."""
         losses, penalties, skipped = self._evaluate(net)
@@ -53,7 +53,7 @@ class EarlyStopping:
         self.guards.check_finite(losses, objectives, epoch, "on the held-out rows")
         nets: list[Net] = []
         for k, value in enumerate(objectives):
-            rank = self._rank(k, value, relative[k])
+            rank = self._rank(k, value, of_limit[k])
             best = self.best[k]
             if active[k] and (best is None or rank < best.rank):
                 nets = nets or net.nets()
@@ -91,12 +91,12 @@ class EarlyStopping:
             raise ArgumentError("validation", must, got, "Hold out more rows, or do not stop early.")
         return losses, penalties, skipped
 
-    def _rank(self, k: int, objective: float, relative: float | None) -> tuple[int, float]:
-        """Return what early stopping minimises: within the budget the objective, before that the excess."""
-        budgets = self.options.budgets
-        if budgets is None or k == 0 or relative is None:
+    def _rank(self, k: int, objective: float, of_limit: float | None) -> tuple[int, float]:
+        """Return what early stopping minimises: within the limit the objective, before that the excess."""
+        constrained = self.options.constrained
+        if constrained is None or not constrained[k] or of_limit is None:
             return 0, objective
-        return (0, objective) if relative <= FEASIBLE * budgets[k - 1] else (1, relative)
+        return (0, objective) if of_limit <= FEASIBLE else (1, of_limit)
 
 
 def to_list(values: Tensor) -> list[float]:

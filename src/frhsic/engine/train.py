@@ -54,7 +54,8 @@ def train_path(
     independence, on thousands of rows after every epoch. With ``validation`` the epoch kept is the one of
     least loss on the held-out rows among those within the budget.
     """
-    check_path(options.lams, options.budgets)
+    most = None if options.limits is None else options.limits.most
+    check_path(lams=options.lams, budgets=options.budgets, limits=most)
     return Run(Stack([net] * len(options.weights)), loss, rows, options, generator, validation).run()
 
 

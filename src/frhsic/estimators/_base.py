@@ -6,7 +6,7 @@ import copy
 import numbers
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
 
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from frhsic._checks import ArgumentError
 from frhsic.data import Label, check_aligned, to_generator
 from frhsic.engine.budget import MET
+from frhsic.engine.limits import read_limit
 from frhsic.engine.nets import Net, encoded_width, make_net
 from frhsic.engine.options import Options, Training
 from frhsic.engine.record import Record, Trained
@@ -31,7 +32,15 @@ from frhsic.engine.train import Passes
 from frhsic.estimators._inputs import Constraint, Inputs, read_x, recode
 from frhsic.estimators._parameters import check_parameters, check_partial
 from frhsic.estimators._scaling import Scalings, fit_sensitive
-from frhsic.estimators._task import Problem, Task, choose_default, choose_penalty, hold_out, make_rows
+from frhsic.estimators._task import (
+    Problem,
+    Task,
+    choose_default,
+    choose_penalty,
+    choose_share,
+    hold_out,
+    make_rows,
+)
 from frhsic.penalty import Penalty, PenaltySum
 
 _CHUNK: Final = 65_536  # rows that a prediction holds at a time
@@ -63,6 +72,7 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         *,
         budget: float | None = None,
         lam: float | None = None,
+        limit: Mapping[str, float | Mapping[float, float]] | None = None,
         penalty: Penalty | PenaltySum | None = None,
         encoder: Sequence[int] | nn.Module = (50, 50),
         epochs: int = 200,
@@ -76,6 +86,7 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     ) -> None:
         self.budget = budget
         self.lam = lam
+        self.limit = limit
         self.penalty = penalty
         self.encoder = encoder
         self.epochs = epochs
@@ -127,7 +138,8 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def _constraint(self) -> Constraint:
-        return Constraint(self.lam, self.budget)
+        limit = None if self.limit is None else read_limit(self.limit)
+        return Constraint(self.lam, self.budget, limit)
 
     def _check_parameters(self) -> None:
         check_parameters(self)
@@ -143,7 +155,11 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             warnings.warn(f"'X' has {n} rows to train on: {few}, and {acts}", stacklevel=3)
         with own_randomness(task.generator, task.device):
             net, scalings = self._start(task)
-            if self.lam is None:
+            if self._constraint.limit is not None:
+                options = task.limit([self._constraint.limit], scalings)
+                (done,) = task.train(net, scalings, options, path=True)
+                _warn_if_above(done)
+            elif self.lam is None:
                 budget = self._constraint.share
                 done = task.train(net, scalings, replace(task.options, budgets=[budget]), path=True)[1]
                 _warn_if_missed(done, budget)
@@ -216,6 +232,10 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self.early_stopping:
             least = MIN_BATCH if constraint.penalised else 2
             rows, validation = hold_out(rows, training.validation_fraction, least, generator)
+        watched = validation
+        aside = choose_share(training, len(rows)) if constraint.limit is not None else 0.0
+        if aside > 0 and validation is None:
+            rows, watched = hold_out(rows, aside, MIN_BATCH, generator)
         if self.penalty is None:
             fewest = min(len(part) for part in (rows, validation) if part is not None)
             n = min(fewest, int(self.batch_size))
@@ -229,7 +249,8 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             learning_rate=float(self.learning_rate),
             training=training,
         )
-        return Task(problem, columns, rows, validation, options, generator, torch.device(self.device))
+        device = torch.device(self.device)
+        return Task(problem, columns, rows, validation, options, generator, device, watched)
 
     def _start(self, task: Task, *, again: bool = False) -> tuple[Net, Scalings]:
         """Return the net to begin with and the scales of the rows that it sees."""
@@ -263,6 +284,7 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.n_iter_ = len(done.history)
         self.best_epoch_ = done.best_epoch
         self.relative_dependence_ = done.relative
+        self.reached_ = done.reached
         if problem.classes is not None and problem.y is not None:
             self.classes_ = problem.classes
 
@@ -308,6 +330,14 @@ def _name_classes(record: dict[str, Any], classes: NDArray[Any] | None) -> dict[
         for key in ("skipped", "validation_skipped"):
             record[key] = tuple((names[int(code)], count) for code, count in record[key])
     return record
+
+
+def _warn_if_above(done: Trained) -> None:
+    """Warn if something is above its limit."""
+    for one in done.reached:
+        if one.judged > MET * one.limit:
+            fix = "Train for more epochs, with larger batches, or allow a larger limit."
+            warnings.warn(f"{one} {fix}", ConvergenceWarning, stacklevel=4)
 
 
 def _warn_if_missed(done: Trained, budget: float) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from frhsic._checks import ArgumentError
 from frhsic.data import Label, Sensitive, check_length, to_matrix, to_sensitive
 from frhsic.engine.budget import BUDGET
+from frhsic.engine.limits import Key, write_limit
 from frhsic.engine.rows import MIN_BATCH
 
 _MOST_CATEGORIES: Final = 100
@@ -42,10 +43,11 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Constraint:
-    """What ``lam`` and ``budget`` ask for, and how it is written in messages."""
+    """What ``lam``, ``budget`` or ``limit`` asks for, and how it is written in messages."""
 
     lam: float | None
     budget: float | None
+    limit: Mapping[Key, float] | None = None
 
     @property
     def penalised(self) -> bool:
@@ -58,6 +60,8 @@ class Constraint:
         return BUDGET if self.budget is None else float(self.budget)
 
     def __str__(self) -> str:
+        if self.limit is not None:
+            return f"the limit {write_limit(self.limit)}"
         return f"budget = {self.share:g}" if self.lam is None else f"lam = {self.lam:g}"
 
 

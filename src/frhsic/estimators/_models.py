@@ -24,23 +24,30 @@ from frhsic.penalty import Penalty, PenaltySum
 class FRHSICClassifier(ClassifierMixin, BaseModel):  # type: ignore[misc]
     """A classifier whose representation is trained to depend less on continuous sensitive attributes.
 
-    A network z = h(x), f(z) minimises the cross-entropy subject to a budget for the dependence of its score
-    (or of z) on S, or the cross-entropy plus ``lam`` times that dependence: equation ``frhsic_objective`` of
-    the paper. ``predict`` and ``transform`` never need S.
+    A network z = h(x), f(z) minimises the cross-entropy subject to a budget or a limit for the dependence of
+    its score (or of z) on S, or the cross-entropy plus ``lam`` times that dependence: equation
+    ``frhsic_objective`` of the paper. ``predict`` and ``transform`` never need S.
 
     Parameters
     ----------
     budget : float, optional
         The dependence that may be left, as a share of that of an unconstrained model, which is trained along.
-        0.1 where neither a budget nor ``lam`` is given.
+        0.1 where neither a budget, a limit nor ``lam`` is given.
+    limit : dict, optional
+        Instead of a budget: what may be left, in the unit of the score: ``{"gap": 0.02}``, ``{"gdp": 0.02}``,
+        ``{"gap_at": {0.5: 0.03}}``, ``{"gap_worst": 0.05}``, ``{"normalized_hsic": 0.01}``, or several. It is
+        measured on rows set aside from training, a fifth of 2,000 or more (``Training(set_aside=...)``), in
+        at most ten ranges of each column of S, less what chance adds. Of several columns, classes or labels
+        the largest value counts.
     lam : float, optional
         Instead of a budget: the penalty weight, which is not comparable between penalties or data.
         Only at 0 may ``fit`` go without ``sensitive_features``.
     penalty : Penalty, optional
         The dependence to lower, with the fairness notion. ``fit`` copies it into ``penalty_``. Labels in
         ``given={"y": label}`` are classes as they stand in y. None is, with a budget, normalised HSIC of the
-        probabilities (of the prediction of a regression); with ``lam``, HSIC of the prediction under a linear
-        kernel plus HSIC of Z under a scale-free Gaussian one.
+        probabilities (of the prediction of a regression); with a limit, HSIC of them with the energy kernel
+        and a Gaussian kernel on ranks of S; with ``lam``, HSIC of the prediction under a linear kernel plus
+        HSIC of Z under a scale-free Gaussian one.
     encoder : sequence of int or torch.nn.Module, default=(50, 50)
         Widths of the layers, the last one that of Z, or a module from ``(n, p)`` to ``(n, d)``.
     epochs : int, default=200
@@ -49,7 +56,7 @@ class FRHSICClassifier(ClassifierMixin, BaseModel):  # type: ignore[misc]
         Of Adam.
     early_stopping : bool, default=False
         Hold out rows and keep the weights of the epoch with the least loss + lam * penalty on them, or, with
-        a budget, of the one with the least loss among those within it; see ``Training`` for how many rows and
+        a budget or a limit, of the one with the least loss within it; see ``Training`` for how many rows and
         how long to wait.
     class_weight : None, "balanced" or dict, default=None
         Weights of the classes in the loss, not in the penalty.
@@ -73,6 +80,9 @@ class FRHSICClassifier(ClassifierMixin, BaseModel):  # type: ignore[misc]
     relative_dependence_ : float or None
         With a budget: the dependence over that of the unconstrained model, on the rows trained on. A budget
         missed by more than 15 % is a ConvergenceWarning.
+    reached_ : tuple of Reached
+        With a limit: for each number that is limited its value on the rows set aside and on those trained on;
+        ``print`` shows it as a sentence.
     best_epoch_, n_iter_ : int
     scaling_x_, scaling_s_ : Scaling
 
@@ -98,6 +108,7 @@ class FRHSICClassifier(ClassifierMixin, BaseModel):  # type: ignore[misc]
         *,
         budget: float | None = None,
         lam: float | None = None,
+        limit: Mapping[str, float | Mapping[float, float]] | None = None,
         penalty: Penalty | PenaltySum | None = None,
         encoder: Sequence[int] | nn.Module = (50, 50),
         epochs: int = 200,
@@ -113,6 +124,7 @@ class FRHSICClassifier(ClassifierMixin, BaseModel):  # type: ignore[misc]
         super().__init__(
             budget=budget,
             lam=lam,
+            limit=limit,
             penalty=penalty,
             encoder=encoder,
             epochs=epochs,
@@ -240,8 +252,8 @@ class FRHSICRegressor(RegressorMixin, BaseModel):  # type: ignore[misc]
 
     Parameters
     ----------
-    budget, lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, random_state, device, \
-warm_start, training
+    budget, limit, lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, \
+random_state, device, warm_start, training
         See :class:`FRHSICClassifier`. The penalty may not be given labels of y.
 
     Examples
@@ -309,8 +321,8 @@ class FRHSICEncoder(BaseModel):
 
     Parameters
     ----------
-    budget, lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, random_state, device, \
-warm_start, training
+    budget, limit, lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, \
+random_state, device, warm_start, training
         See :class:`FRHSICClassifier`. The decoder has the layers of the encoder in reverse (one linear layer
         for an encoder that is a module). ``on="prediction"`` is what is rebuilt. The default penalty is HSIC
         with a scale-free Gaussian kernel on Z, whitened where a batch has more than twice as many rows as Z

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from frhsic._checks import ArgumentError
+from frhsic.engine.limits import read_limit
 from frhsic.engine.nets import check_layers
 from frhsic.engine.options import Training, check_whole
 from frhsic.engine.rows import MIN_BATCH
@@ -57,6 +58,15 @@ def _check_constraint(model: BaseModel) -> None:
     if budget is not None and lam is not None:
         got = f"budget={budget!r} and lam={lam!r}"
         raise ArgumentError("budget", "be None where 'lam' is given", got, "Leave one of them out.")
+    if model.limit is not None:
+        if budget is not None or lam is not None:
+            got = f"limit={model.limit!r}, budget={budget!r} and lam={lam!r}"
+            must = "be None where 'lam' or 'budget' is given"
+            raise ArgumentError("limit", must, got, "Leave all but one of them out.")
+        if not hasattr(model, "predict"):
+            must = "be None for a model without a score"
+            raise ArgumentError("limit", must, repr(model.limit), "Pass a budget.")
+        read_limit(model.limit)
     if lam is not None and (not _is_number(lam) or not 0 <= lam < math.inf):
         fix = "Pass 0 to train without a penalty."
         raise ArgumentError("lam", "be a non-negative number", repr(lam), fix)
@@ -68,7 +78,7 @@ def _check_constraint(model: BaseModel) -> None:
 def check_partial(model: BaseModel) -> None:
     """Raise an error if a parameter needs all rows at once, which ``partial_fit`` does not have."""
     if model.lam is None:
-        must = "be given for partial_fit: a budget is a share of what an unconstrained model has on all rows"
+        must = "be given for partial_fit: budgets and limits are kept on all rows, which it never has"
         raise ArgumentError("lam", must, model._constraint, "Choose lam by a fit on some of the rows.")
     if model.early_stopping:
         must = "be False for partial_fit, which holds out no rows"

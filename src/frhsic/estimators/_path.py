@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ def fit_path(
     *,
     lams: Sequence[float] | None = None,
     budgets: Sequence[float] | None = None,
+    limits: Sequence[Mapping[str, Any]] | None = None,
     sensitive_features: Any = None,
     sample_weight: Any = None,
 ) -> list[Model]:
@@ -62,11 +63,13 @@ def fit_path(
             f"Got {type(estimator).__name__}. Fit the earlier steps of a Pipeline first."
         )
     lams, budgets = _to_list(lams, "lams"), _to_list(budgets, "budgets")
-    check_path(lams, budgets)
-    settings: list[tuple[float | None, float | None]] = [(lam, None) for lam in lams or ()]
-    if budgets is not None:
-        settings = [(0.0, None)] + [(None, budget) for budget in budgets]
-    models = [clone(estimator).set_params(lam=lam, budget=budget) for lam, budget in settings]
+    check_path(lams=lams, budgets=budgets, limits=limits)
+    none = {"lam": None, "budget": None, "limit": None}
+    settings: list[dict[str, Any]] = [{"lam": lam} for lam in lams or ()]
+    if lams is None:
+        settings = [{"lam": 0.0}, *({"budget": budget} for budget in budgets or ())]
+        settings += [{"limit": limit} for limit in limits or ()]
+    models = [clone(estimator).set_params(**(none | setting)) for setting in settings]
     for model in models:
         model._check_parameters()
     # The most penalised speaks for all where it matters whether there is a penalty at all.
@@ -77,7 +80,10 @@ def fit_path(
     lams, budgets = (None if part is None else list(map(float, part)) for part in (lams, budgets))
     with own_randomness(task.generator, task.device):
         net, scalings = first._start(task)
-        path = task.train(net, scalings, replace(task.options, lams=lams, budgets=budgets), path=True)
+        options = replace(task.options, lams=lams, budgets=budgets)
+        if limits is not None:
+            options = task.limit([model._constraint.limit or {} for model in models], scalings)
+        path = task.train(net, scalings, options, path=True)
     for model, done in zip(models, path, strict=True):
         model._keep(task, scalings, done)
     return models

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,8 +16,9 @@ from torch import Tensor, nn
 from frhsic._checks import ArgumentError
 from frhsic.data import split_labels, to_weights
 from frhsic.dependence import HSIC
+from frhsic.engine.limits import Key, Limits, Score
 from frhsic.engine.nets import Loss, Net
-from frhsic.engine.options import Options
+from frhsic.engine.options import Options, Training
 from frhsic.engine.record import Trained
 from frhsic.engine.rows import Rows
 from frhsic.engine.train import train, train_path
@@ -24,7 +26,9 @@ from frhsic.estimators._inputs import Constraint, Inputs, read_sensitive
 from frhsic.estimators._scaling import Scaling, Scalings, fit_sensitive
 from frhsic.kernels import Gaussian
 from frhsic.numerics._centering import Estimator
-from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty
+from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty, limit_penalty
+
+_ASIDE, _ENOUGH = 0.2, 2_000  # the share of the rows set aside for limits, from so many on
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +64,7 @@ class Task:
     options: Options
     generator: torch.Generator
     device: torch.device
+    watched: Rows | None = None  # set aside for limits
 
     def scale(self, rows: Rows, scalings: Scalings) -> Rows:
         """Return rows as the net sees them."""
@@ -73,6 +78,31 @@ class Task:
         if path:
             return train_path(net, loss, rows, options, generator=generator, validation=validation)
         return [train(net, loss, rows, options, generator=generator, validation=validation)]
+
+    def limit(self, most: Sequence[Mapping[Key, float]], scalings: Scalings) -> Options:
+        """Return the options with limits for each net; a mapping may be empty."""
+        assert self.rows.s is not None  # noqa: S101
+        score: Score
+        if self.problem.labels is None:
+            assert scalings.y is not None  # noqa: S101
+            score = scalings.y.invert
+        elif self.problem.outputs == 1:
+            score = torch.sigmoid
+        else:
+            score = partial(torch.softmax, dim=-1)
+        watched = None if self.watched is None else self.scale(self.watched, scalings)
+        limits = Limits(most, score, self.rows.s.names, self._given(), watched)
+        return replace(self.options, limits=limits)
+
+    def _given(self) -> list[float] | None:
+        """Return the codes of y within which the penalty is taken; None for all rows together."""
+        assert self.options.penalty is not None  # noqa: S101
+        given = [term.given for _, term in self.options.penalty.pairs]
+        if self.rows.labels is None or None in given:
+            return None
+        known = self.rows.labels.unique().tolist()
+        named = {code for one in given for code in (one["y"] if isinstance(one, Mapping) else known)}
+        return sorted(map(float, named))
 
 
 def make_rows(
@@ -122,6 +152,13 @@ def hold_out(rows: Rows, fraction: float, least: int, generator: torch.Generator
     return parts
 
 
+def choose_share(training: Training, n: int) -> float:
+    """Return the share of n rows that is set aside for limits."""
+    if training.set_aside == "auto":
+        return _ASIDE if n >= _ENOUGH else 0.0
+    return float(training.set_aside)
+
+
 def choose_penalty(
     penalty: Penalty | PenaltySum, problem: Problem, constraint: Constraint
 ) -> Penalty | PenaltySum:
@@ -153,6 +190,8 @@ def choose_default(
         whiten = not isinstance(encoder, nn.Module) and n >= 2 * (tuple(encoder)[-1] + 2)
         kernel = Gaussian("scale-free", whiten=whiten)
         return Penalty(HSIC(kernel, estimator=estimator, normalized=budget), columns=columns)
+    if constraint.limit is not None and rows.s is not None:
+        return limit_penalty(rows.s, weighted=rows.weights is not None, classes=problem.classes is not None)
     if budget:
         return budget_penalty(estimator, columns, classes=problem.classes is not None)
     return default_penalty(estimator, columns)

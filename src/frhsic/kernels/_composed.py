@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import mul
 from typing import Any, Self
@@ -19,7 +19,7 @@ from frhsic.kernels._base import Columns, Factors, Kernel, Parts, Tiles
 from frhsic.kernels._gaussian import least_exponent
 from frhsic.kernels._plain import Delta
 from frhsic.kernels._radial import Gaussian
-from frhsic.kernels.scale import Rule, distances, held
+from frhsic.kernels.scale import FIX_RULE, Rule, distances, held
 from frhsic.kernels.spectral import Term
 
 
@@ -331,6 +331,118 @@ class OnColumns(_Composed):
 
     def _factors(self, columns: Columns) -> Factors:
         return self.kernel._factors(self._among(columns))
+
+
+# Places on which ranks are exact; between them they are interpolated.
+_PLACES = 1_024
+
+
+@dataclass(frozen=True, eq=False)
+class OnRanks(_Composed):
+    """A kernel of ranks: k(F(x), F(y)), with F the distribution function of each column, from 0 to 1.
+
+    A monotone transform of a column (income or its logarithm) changes nothing, and neither do heavy tails.
+    With ``Gaussian(h)`` inside, rows within a share h of all rows are alike.
+
+    Parameters
+    ----------
+    kernel : Kernel
+
+    Notes
+    -----
+    Equal values share the middle of their ranks. Ranks are those of the rows at hand until ``calibrate``
+    fixes them, exactly for up to 1,024 different values, by interpolation between as many quantiles of more;
+    beyond the smallest and the largest value they stay as they are there.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from frhsic.kernels import Gaussian
+    >>> income, kernel = torch.tensor([[1.0], [10.0], [1000.0]]), OnRanks(Gaussian(0.5))
+    >>> a, b = (kernel.bind(x).gram(x, x) for x in (income, income.log()))
+    >>> torch.equal(a, b)
+    True
+    """
+
+    kernel: Kernel
+    _places: Tensor | None = field(default=None, repr=False)  # (d, 2, m): values and their ranks
+
+    def _take(self, x: Tensor) -> Tensor:
+        if self._places is None:
+            must = "be resolved before the kernel is evaluated"
+            raise ArgumentError("ranks", must, "those of no rows", FIX_RULE)
+        return _interpolate(x, self._places)
+
+    def _combine(self, *values: Any) -> Any:
+        return values[0]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether ranks are those of fixed rows, and the kernel inside is fixed."""
+        return self._places is not None and super().fixed
+
+    @property
+    def row_rule(self) -> str | None:
+        """Ranks need the rows."""
+        return "ranks" if self._places is None else None
+
+    def parts(self, columns: Columns | None = None) -> Parts:
+        """Yield the kernel itself: the one inside does not see columns but their ranks."""
+        yield self, columns
+
+    def _ranked(self, x: Tensor, weights: Tensor | None) -> Self:
+        if self._places is not None:
+            return self
+        return replace(self, _places=_find_places(x.detach().reshape(-1, x.shape[-1]), weights))
+
+    def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
+        """Return it with the ranks of these rows, and the kernel inside bound to them."""
+        ranked = self._ranked(x, weights)
+        return replace(ranked, kernel=self.kernel.bind(ranked._take(x), weights))
+
+    def calibrate(
+        self,
+        x: Tensor,
+        *,
+        weights: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        freeze: bool = False,
+    ) -> Self:
+        """Return it with the ranks of these rows, and the kernel inside calibrated on them."""
+        ranked = self._ranked(x, weights)
+        rows = ranked._take(x)
+        inside = self.kernel.calibrate(rows, weights=weights, generator=generator, freeze=freeze)
+        return replace(ranked, kernel=inside)
+
+
+def _find_places(x: Tensor, weights: Tensor | None) -> Tensor:
+    """Return values ``(d, 0, m)`` and their ranks ``(d, 1, m)`` for each column of x ``(n, d)``."""
+    w = torch.ones_like(x[:, 0]) if weights is None else weights.to(x)
+    pairs = []
+    for column in x.mT:
+        values, index = column.unique(return_inverse=True)
+        mass = w.new_zeros(len(values)).index_add(0, index, w)
+        ranks = (mass.cumsum(0) - 0.5 * mass) / mass.sum()
+        if len(values) > _PLACES:
+            at = torch.searchsorted(ranks, torch.linspace(0.0, 1.0, _PLACES).to(ranks))
+            at = at.clamp_max(len(values) - 1).unique()
+            values, ranks = values[at], ranks[at]
+        pairs.append(torch.stack((values, ranks)))
+    most = max(pair.shape[1] for pair in pairs)
+    padded = [torch.cat((pair, pair[:, -1:].expand(2, most - pair.shape[1])), dim=1) for pair in pairs]
+    return torch.stack(padded)
+
+
+def _interpolate(x: Tensor, places: Tensor) -> Tensor:
+    """Return the rank of each entry of x ``(..., d)``, between those of the places on both sides."""
+    columns = []
+    for column, (values, ranks) in zip(x.unbind(dim=-1), places.to(x), strict=True):
+        right = torch.searchsorted(values, column.contiguous()).clamp(0, len(values) - 1)
+        left = (right - 1).clamp_min(0)
+        low, high = values[left], values[right]
+        share = ((column - low) / torch.where(high > low, high - low, 1.0)).clamp(0.0, 1.0)
+        columns.append(ranks[left] + share * (ranks[right] - ranks[left]))
+    return torch.stack(columns, dim=-1)
 
 
 def default_kernel(kinds: Sequence[Kind], bandwidth: float | Rule | Sequence[float] = "median") -> Kernel:

@@ -29,6 +29,7 @@ from frhsic._checks import ArgumentError
 from frhsic._tensorfile import TensorFileError
 from frhsic.data import to_generator
 from frhsic.engine import Training, make_net
+from frhsic.engine.limits import Reached
 from frhsic.engine.record import Record
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, Scaling, TableEncoder
 from frhsic.kernels import Kernel
@@ -96,6 +97,8 @@ def restore(tensors: dict[str, Tensor], document: dict[str, Any], encoder: nn.Mo
     """Return the model that a file holds, or raise ValueError."""
     names = ("format", "version", "versions", "pipeline", "estimator", "architecture", "fitted")
     top = _fields(document, "document", names)
+    if top["version"] == 3:
+        _add_limits(top)
     versions = top["versions"]
     good = type(versions) is dict and all(type(version) is str for version in versions.values())
     _demand(good, "hold 'versions' as texts", "something else")
@@ -123,9 +126,26 @@ def restore(tensors: dict[str, Tensor], document: dict[str, Any], encoder: nn.Mo
     return model
 
 
+def _add_limits(top: dict[str, Any]) -> None:
+    """Add to a document of version 3, before there were limits, what says that there is none."""
+    arguments = top["estimator"].get("arguments") if type(top["estimator"]) is dict else None
+    fitted = top["fitted"]
+    if type(arguments) is not dict or type(fitted) is not dict:
+        return  # refused where it is read
+    arguments.setdefault("limit", None)
+    training = arguments.get("training")
+    if type(training) is dict and type(training.get("arguments")) is dict:
+        training["arguments"].setdefault("set_aside", "auto")
+    fitted.setdefault("reached", [])
+    history = fitted.get("history")
+    for record in history if type(history) is list else ():
+        if type(record) is dict:
+            record.setdefault("of_limit", None)
+
+
 def _restore_fitted(estimator: Any, plain: Any, head: tuple[int, ...]) -> None:
     names = ("n_features_in", "feature_names_in", "classes", "sensitive", "n_iter", "best_epoch", "history")
-    fitted = _fields(plain, "fitted", (*names, "relative_dependence", "output"))
+    fitted = _fields(plain, "fitted", (*names, "relative_dependence", "reached", "output"))
     p = estimator.n_features_in_ = _value(fitted["n_features_in"], int, "n_features_in")
     columns = _value(fitted["feature_names_in"], tuple[str, ...] | None, "feature_names_in")
     if columns is not None:
@@ -150,6 +170,9 @@ def _restore_fitted(estimator: Any, plain: Any, head: tuple[int, ...]) -> None:
     estimator.best_epoch_ = _value(fitted["best_epoch"], int, "best_epoch")
     relative = _value(fitted["relative_dependence"], float | None, "relative_dependence")
     estimator.relative_dependence_ = relative
+    _demand(type(fitted["reached"]) is list, "hold a list as 'reached'", "something else")
+    one = typing.get_type_hints(Reached)
+    estimator.reached_ = tuple(Reached(**_record(entry, "reached", one)) for entry in fitted["reached"])
     _demand(type(fitted["history"]) is list, "hold a list as 'history'", "something else")
     epoch = typing.get_type_hints(Record)
     estimator.history_ = [_record(record, "history", epoch) for record in fitted["history"]]

@@ -224,6 +224,7 @@ def _describe_fit(estimator: Model) -> dict[str, Any]:
         "n_iter": int(estimator.n_iter_),
         "best_epoch": int(estimator.best_epoch_),
         "relative_dependence": _plain(estimator.relative_dependence_),
+        "reached": [one.to_dict() for one in estimator.reached_],
         "history": history,
         "output": _output(estimator),
     }

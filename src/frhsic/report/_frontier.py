@@ -26,7 +26,7 @@ def plot_frontier(
 ) -> Axes:
     """Draw the models of a sweep, performance against dependence, and the front of those that none beats.
 
-    Numbers beside the models are their budgets in percent, or their penalty weights. Bars are the
+    Beside the models are their budgets in percent, their limits, or their penalty weights. Bars are the
     confidence intervals of each model by itself, where there are some. The front is drawn in steps: between
     two models there is none.
 
@@ -113,7 +113,9 @@ def _label_points(ax: Axes, points: Sequence[Point]) -> None:
     for point, (x, y) in zip(points, places, strict=True):
         if point.penalty_weight == 0:
             continue  # the legend says it
-        text = f"{100.0 * point.budget:g} %" if point.budget is not None else f"{point.penalty_weight:g}"
+        text = point.limit or f"{point.penalty_weight:g}"
+        if point.budget is not None:
+            text = f"{100.0 * point.budget:g} %"
         width = 0.62 * height * len(text)
         for dx, dy, side in _SIDES:
             left = x + dx - {"center": width / 2, "left": 0.0, "right": width}[side]

@@ -13,7 +13,8 @@ import frhsic.inference as inference
 from frhsic._checks import ArgumentError
 from frhsic.auditing.probes import MOST_ROWS, probe_representation
 from frhsic.data import Sensitive, to_generator, to_matrix
-from frhsic.dependence import GDP, HSIC, Dependence
+from frhsic.dependence import GDP, HSIC, Dependence, ScoreGap
+from frhsic.engine.limits import Key, make_measure, read_limit, write_limit
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor
 from frhsic.inference import EquivalenceResult, Interval
 from frhsic.kernels import Gaussian
@@ -40,13 +41,16 @@ class Judge:
     tolerance: float | None
     representation: bool
     seed: int
+    limited: Key | None = None  # what the models are limited in, if they are
 
     @property
     def measure(self) -> Dependence:
         """The dependence of the points."""
-        if self.dependence is None:
-            return GDP() if self.on == "prediction" else _WHITENED
-        return self.dependence
+        if self.dependence is not None:
+            return self.dependence
+        if self.on == "representation":
+            return _WHITENED
+        return GDP() if self.limited is None else make_measure(self.limited, weighted=False)
 
     def rehearse(self, held: Rows) -> None:
         """Judge noise on the held-out rows: a measure without an interval or test raises before training."""
@@ -77,15 +81,17 @@ class Judge:
             suffix = "" if len(held.s.names) == 1 else f"_{name}"
             intervals = {}
             if prediction is not None:
-                for title, measure in (("gdp", GDP()), ("hsic", _WHOLE)):
+                for title, measure in (("gap", ScoreGap()), ("gdp", GDP()), ("hsic", _WHOLE)):
                     intervals[title] = one = self._interval(prediction, part, measure, held.w)
                     ends = {"": one.estimate, "_low": one.low, "_high": one.high}
                     found |= {f"{title}{suffix}{end}": value for end, value in ends.items()}
             if z is not None and self.representation:
                 values = self._judge_representation(z, part, held.w)
                 found |= {f"{title}{suffix}": value for title, value in values.items()}
-            own = self.dependence is None and self.on == "prediction"  # then the measure is GDP()
-            main.append(intervals["gdp"] if own else self._interval(view, part, self.measure, held.w))
+            own = None
+            if self.dependence is None and self.on == "prediction":
+                own = intervals.get("gdp" if self.limited is None else self.limited.measure)
+            main.append(own or self._interval(view, part, self.measure, held.w))
             one = main[-1]
             if strict != LEVEL:
                 one = self._interval(view, part, self.measure, held.w, confidence_level=strict)
@@ -103,7 +109,7 @@ class Judge:
             found["equivalence_pvalue"] = below.pvalue
         weights = {} if held.w is None else {"sample_weight": held.w.numpy()}
         point = Point(
-            penalty_weight=float(model.lam or 0.0) if model.budget is None else 1.0 / model.budget,
+            penalty_weight=_strength(model),
             performance=float(check_scoring(model, self.scoring)(model, held.x, held.y, **weights)),
             dependence=max(interval.estimate for interval in main),
             # Covers the greatest dependence: its own column's limit does, and the greatest is no lower.
@@ -112,6 +118,7 @@ class Judge:
             equivalence=below,
             lower=max(lower),
             budget=None if model.budget is None else float(model.budget),
+            limit=None if model.limit is None else write_limit(read_limit(model.limit)),
         )
         return point, found
 
@@ -183,6 +190,13 @@ def _prediction(model: Model, x: Any) -> Tensor | None:
         return to_matrix(model.predict(x))
     probabilities = to_matrix(model.predict_proba(x))
     return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
+
+
+def _strength(model: Model) -> float:
+    """Return the penalty weight, or one over the budget or the smallest limit."""
+    if model.limit is not None:
+        return 1.0 / min(read_limit(model.limit).values())
+    return float(model.lam or 0.0) if model.budget is None else 1.0 / model.budget
 
 
 def _is_constant(z: Tensor) -> bool:

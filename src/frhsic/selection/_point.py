@@ -1,4 +1,4 @@
-"""One trained model of a sweep over penalty weights or budgets, as judged on held-out rows."""
+"""One trained model of a sweep over penalty weights, budgets or limits, as judged on held-out rows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Point(Result):
     Attributes
     ----------
     penalty_weight : float
-        The penalty weight, lambda of the paper's objective, or one over the budget: the larger, the less
-        dependence is expected. 0: the unconstrained model.
+        The penalty weight, lambda of the paper's objective, or one over the budget or the smallest limit: the
+        larger, the less dependence is expected. 0: the unconstrained model.
     performance : float
         Its score on the task; larger is better.
     dependence : float
@@ -38,6 +38,8 @@ class Point(Result):
         at a confidence of 1 - (1 - confidence_level) / columns, so that it is one of the greatest dependence.
     budget : float or None
         The share of the unconstrained model's dependence that it was allowed in training.
+    limit : str or None
+        What it was limited in, and by how much: "gap 0.02".
 
     Examples
     --------
@@ -53,6 +55,7 @@ class Point(Result):
     equivalence: EquivalenceResult | None = None
     lower: float | None = None
     budget: float | None = None
+    limit: str | None = None
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.penalty_weight):
@@ -61,7 +64,9 @@ class Point(Result):
 
     @property
     def label(self) -> str:
-        """The budget in percent, or the penalty weight, or "unconstrained"."""
+        """The limit, the budget in percent, the penalty weight, or "unconstrained"."""
+        if self.limit is not None:
+            return f"limit {self.limit}"
         if self.budget is not None:
             return f"budget {100.0 * self.budget:g} %"
         return "unconstrained" if self.penalty_weight == 0 else f"lam {self.penalty_weight:g}"

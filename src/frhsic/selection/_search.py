@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias
@@ -24,6 +24,7 @@ from frhsic._checks import ArgumentError
 from frhsic._progress import Progress
 from frhsic.data import check_aligned, to_generator
 from frhsic.dependence import Dependence
+from frhsic.engine.limits import read_limit
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
 from frhsic.inference import EquivalenceResult, TestResult, frame
 from frhsic.selection._front import pareto_front
@@ -37,6 +38,7 @@ Rule: TypeAlias = Callable[[Sequence[Point]], int | None]
 # Halvings or so of the dependence; with a few thousand held-out rows less than a twentieth is hard to tell
 # from chance.
 _BUDGETS = (0.5, 0.2, 0.1, 0.05)
+_GRIDS = {"budgets": "budget", "limits": "limit", "lams": "weight"}  # of which one is given, or none
 
 
 def _has(name: str) -> Callable[[FrontierSearch], bool]:
@@ -59,10 +61,13 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : FRHSICClassifier, FRHSICRegressor, FRHSICEncoder or Pipeline
-        A Pipeline must end in one of them. Its ``budget`` and ``lam`` are not read.
+        A Pipeline must end in one of them. Its ``budget``, ``limit`` and ``lam`` are not read.
     budgets : sequence of float, optional
         Shares of the dependence of the unconstrained model, which is always trained beside them. With neither
-        budgets nor lams: 0.5, 0.2, 0.1 and 0.05.
+        budgets, limits nor lams: 0.5, 0.2, 0.1 and 0.05.
+    limits : sequence of dict, optional
+        Limits instead, as an estimator takes them: ``[{"gap": 0.05}, {"gap": 0.02}]``. The unconstrained
+        model is trained beside them.
     lams : sequence of float, optional
         Penalty weights instead; pass 0 among them for the unconstrained model.
     rule : callable, default=lowest_dependence_within
@@ -77,8 +82,9 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         The performance, as scikit-learn names it; None is the estimator's own score: accuracy, R^2, minus the
         error of what an encoder rebuilds.
     dependence : Dependence, optional
-        That of the points: HSIC, DistanceCovariance, GDP or EIPM, for which there are intervals. None is GDP
-        of the prediction, or debiased normalised HSIC of the whitened representation.
+        That of the points: ScoreGap, GDP, HSIC, DistanceCovariance or EIPM, for which there are intervals.
+        None is what ``limits`` name first, else GDP of the prediction, or debiased normalised HSIC of the
+        whitened representation.
     on : {"prediction", "representation"}, optional
         Whose dependence that is. A classifier's prediction is its probabilities. None is the prediction, and
         the representation of an encoder, which predicts nothing.
@@ -96,12 +102,13 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     results_ : pandas.DataFrame, or dict of columns where pandas is not installed
-        A row for each model. Always: budget, lam, penalty_weight (lam, or one over the budget),
-        relative_dependence (on training rows, over the unconstrained model's, as the budget has it),
+        A row for each model. Always: budget, limit, lam, penalty_weight (lam, or one over the budget or the
+        smallest limit), relative_dependence (on training rows, over the unconstrained model's, as the budget
+        has it), of_limit (the largest measured value over its limit, on rows set aside where there are some),
         performance, dependence and its interval, on_front.
-        Then, of a prediction, gdp and (debiased normalised) hsic with intervals; of a representation, hsic_z
-        (whitened), r2_ridge and r2_boosted (of S from Z, cross-validated among the held-out rows); pvalue and
-        equivalence_pvalue. With several sensitive columns one of each, such as gdp_age.
+        Then, of a prediction, gap, gdp and (debiased normalised) hsic with intervals; of a representation,
+        hsic_z (whitened), r2_ridge and r2_boosted (of S from Z, cross-validated among the held-out rows);
+        pvalue and equivalence_pvalue. With several sensitive columns one of each, such as gdp_age.
     points_ : list of Point
     models_ : list of fitted estimators
         The last step, one for each budget or penalty weight.
@@ -143,6 +150,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         estimator: Any,
         *,
         budgets: Sequence[float] | None = None,
+        limits: Sequence[Mapping[str, Any]] | None = None,
         lams: Sequence[float] | None = None,
         rule: Rule = lowest_dependence_within,
         validation: Any = 0.2,
@@ -156,6 +164,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.estimator = estimator
         self.budgets = budgets
+        self.limits = limits
         self.lams = lams
         self.rule = rule
         self.validation = validation
@@ -193,7 +202,8 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         stratify = isinstance(self._last, FRHSICClassifier)
         train, held = hold_out(rows, self.validation, stratify=stratify, seed=seed)
         asked = (self.scoring, self.test, self.tolerance, self.representation)
-        judge = Judge(self._on, self.dependence, *asked, seed)
+        limited = None if self.limits is None else next(iter(read_limit(self.limits[0])))
+        judge = Judge(self._on, self.dependence, *asked, seed, limited)
         judge.rehearse(held)
         x, before = train.x, None
         if isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1:
@@ -201,12 +211,14 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             metadata = _route(before, sensitive_features=train.s, sample_weight=train.w)
             x = before.fit_transform(x, train.y, **metadata)
             held = replace(held, x=before.transform(held.x))
+        grids: dict[str, Any] = {name: getattr(self, name) for name in _GRIDS}
+        if not any(grid is not None for grid in grids.values()):
+            grids["budgets"] = _BUDGETS
         models = fit_path(
             self._last,
             x,
             train.y,
-            lams=self.lams,
-            budgets=_BUDGETS if self.budgets is None and self.lams is None else self.budgets,
+            **grids,
             sensitive_features=train.s,
             sample_weight=train.w,
         )
@@ -234,7 +246,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         index = rule(self.points_)
         if index is None:
             fix = "The models are kept: look at results_, or call choose(lowest_dependence). Next time hold "
-            fix += "out more rows or train with smaller budgets."
+            fix += "out more rows or train with smaller budgets or limits."
             got = f"None from {_name(rule)}: no model meets it"
             raise ArgumentError("rule", "choose a model", got, fix)
         if index not in range(len(self.points_)):
@@ -256,9 +268,11 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         rows = [
             {
                 "budget": _or_nan(point.budget),
+                "limit": point.limit or "",
                 "lam": _or_nan(model.lam),
                 "penalty_weight": point.penalty_weight,
                 "relative_dependence": _or_nan(model.relative_dependence_),
+                "of_limit": max((one.judged / one.limit for one in model.reached_), default=float("nan")),
                 "performance": point.performance,
                 "dependence": point.dependence,
                 "dependence_low": point.lower,
@@ -293,13 +307,14 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 f"ends in one. Got {type(self._last).__name__}. Put one of them last."
             )
         check_scoring(self._last, self.scoring)
-        if self.budgets is not None and self.lams is not None:
-            fix = "Leave one of them out: budgets are shares of the unconstrained dependence, "
-            fix += "lams have no unit."
-            raise ArgumentError("budgets", "be None where 'lams' is given", "both", fix)
-        for name, what, values in (("budgets", "budget", self.budgets), ("lams", "weight", self.lams)):
-            if values is not None and not len(values):
-                raise ArgumentError(name, f"hold at least one {what}", "none", "Leave it out.")
+        given = [name for name in _GRIDS if getattr(self, name) is not None]
+        if len(given) > 1:
+            fix = "Leave one of them out: budgets are shares of the unconstrained dependence, limits have "
+            fix += "the unit of the score, lams have none."
+            raise ArgumentError(given[0], f"be None where '{given[1]}' is given", "both", fix)
+        for name in given:
+            if not len(getattr(self, name)):
+                raise ArgumentError(name, f"hold at least one {_GRIDS[name]}", "none", "Leave it out.")
         if self.on not in (None, "prediction", "representation"):
             must = "be 'prediction', 'representation' or None"
             raise ArgumentError("on", must, repr(self.on), "Leave it out.")

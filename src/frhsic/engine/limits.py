@@ -1,0 +1,281 @@
+"""Limits in the unit of a number that people read: what is measured, on which rows, and what was reached."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import torch
+from scipy.optimize import brentq
+from torch import Tensor, nn
+
+from frhsic._checks import ArgumentError
+from frhsic.data import Sensitive, split_labels
+from frhsic.dependence import GDP, HSIC, Dependence, ScoreGap
+from frhsic.engine.rows import Rows
+from frhsic.numerics._cells import Cells
+
+# Rows whose 2 n^(1/3) ranges are ten: the most that laws of scores are compared in along a column of S.
+_UNITS: Final = 125.0
+_ROWS: Final = 20_000  # the most that are measured after an epoch
+_PAIRS: Final = 4_096  # and for a measure of all pairs
+_ORDERS: Final = 4  # random orders of S in which the value under independence is taken
+
+
+class Key(NamedTuple):
+    """What is limited: a measure of the audit, and a cut-off for "gap_at"."""
+
+    measure: str
+    cutoff: float | None = None
+
+    def __str__(self) -> str:
+        return self.measure if self.cutoff is None else f"{self.measure} {self.cutoff:g}"
+
+
+Score: TypeAlias = Callable[[Tensor], Tensor]
+_WORDS: Final = {
+    "gap": "Gap of the score",
+    "gdp": "Mean gap of the score (GDP)",
+    "gap_worst": "Gap of decisions at the worst cut-off",
+    "normalized_hsic": "Normalised HSIC",
+    "gap_at": "Gap of decisions at {}",
+}
+MEASURES: Final = ("gap", "gdp", "gap_worst", "normalized_hsic", "gap_at")
+
+
+def read_limit(limit: Any) -> dict[Key, float]:
+    """Return what is limited and by how much."""
+    fix = "Write limit={'gap': 0.02} or {'gap_at': {0.5: 0.03}}."
+    if not isinstance(limit, Mapping) or not limit:
+        raise ArgumentError("limit", "be a dict that names a measure", repr(limit), fix)
+    found: dict[Key, float] = {}
+    for name, most in limit.items():
+        if name not in MEASURES:
+            raise ArgumentError("limit", f"name one of {', '.join(MEASURES)}", repr(name), fix)
+        if (name == "gap_at") != isinstance(most, Mapping):
+            raise ArgumentError("limit", "have cut-offs for 'gap_at' and for nothing else", repr(most), fix)
+        pairs = most.items() if isinstance(most, Mapping) else [(None, most)]
+        found |= {Key(name, cutoff): value for cutoff, value in pairs}
+    for key, value in found.items():
+        pair: tuple[Any, ...] = (value, 0.0 if key.cutoff is None else key.cutoff)
+        if not all(isinstance(one, Real) and math.isfinite(one) for one in pair) or not value > 0:
+            raise ArgumentError("limit", "hold positive numbers", repr(limit), fix)
+    return {Key(*key): float(value) for key, value in found.items()}
+
+
+def write_limit(limit: Mapping[Key, float]) -> str:
+    """Return "gap 0.02, gap_at 0.5: 0.03"."""
+    return ", ".join(f"{key}{'' if key.cutoff is None else ':'} {most:g}" for key, most in limit.items())
+
+
+def make_measure(key: Key, *, weighted: bool) -> Dependence:
+    """Return the measure as the audit has it."""
+    if key.measure == "normalized_hsic":  # no weighted unbiased estimator is derived
+        return HSIC(estimator="biased" if weighted else "unbiased", normalized=True)
+    if key.measure == "gdp":
+        return GDP()
+    return ScoreGap(cutoff="worst" if key.measure == "gap_worst" else key.cutoff)
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """What each net of a stack may have at most, in the unit of the score.
+
+    Attributes
+    ----------
+    most : sequence of mapping
+        A number for each key, of each net; an empty one leaves a net unconstrained.
+    score : callable
+        Makes scores ``(..., n, k)`` of what the head returns: probabilities, or predictions in the unit of y.
+    columns : sequence of str
+        Columns of S; the largest value among them counts, as among labels and columns of the score.
+    labels : sequence of float, optional
+        Codes of y within which it is measured; None is all rows together.
+    watched : Rows, optional
+        The rows set aside from training on which it is measured; None measures on those trained on.
+    """
+
+    most: Sequence[Mapping[Key, float]]
+    score: Score
+    columns: Sequence[str]
+    labels: Sequence[float] | None = None
+    watched: Rows | None = None
+
+    @property
+    def keys(self) -> list[Key]:
+        """All that is limited for some net."""
+        return list(dict.fromkeys(key for net in self.most for key in net))
+
+    @property
+    def constrained(self) -> list[bool]:
+        """Whether each net has a limit."""
+        return [bool(net) for net in self.most]
+
+    def divide(self, values: Tensor) -> Tensor:
+        """Return the largest value over its limit of each net; 0 for one without a limit."""
+        most = [[net.get(key, math.inf) for key in self.keys] for net in self.most]
+        return (values / values.new_tensor(most)).amax(dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some rows and some columns of S, with the measure calibrated to them, and random orders."""
+
+    rows: Tensor | None
+    s: Sensitive
+    weights: Tensor | None
+    measure: Dependence
+    orders: list[Tensor] = field(default_factory=list)
+
+    def value(self, score: Tensor) -> float:
+        """Return the dependence of one column of scores ``(n,)``, less what chance adds."""
+        z = (score if self.rows is None else score[self.rows])[:, None]
+        value = float(self.measure(z, self.s, self.weights))
+        if not self.orders:
+            return value
+        w = self.weights
+        drawn = [float(self.measure(z, self.s[o], None if w is None else w[o])) for o in self.orders]
+        chance = sum(drawn) / len(drawn)
+        if isinstance(self.measure, HSIC):
+            return value - chance
+        return without_chance(value, chance)
+
+
+def without_chance(value: float, chance: float) -> float:
+    """Return the size |d| of differences of which value = E|d + e| is seen; chance = E|e|, e normal.
+
+    Exact where all |d| are equal, and otherwise at least their mean, since E|d + e| is convex in d. It is
+    near the value where that is far above chance; value - chance would be half of |d| at 1.5 standard errors.
+    """
+    if not value > chance:
+        return 0.0
+    if value > 8.0 * chance:
+        return value
+    half = math.sqrt(math.pi / 2.0)
+
+    def excess(x: float) -> float:
+        return math.exp(-0.5 * x**2) + half * x * math.erf(x / math.sqrt(2.0)) - value / chance
+
+    return half * chance * float(brentq(excess, 0.0, 8.0))
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a model has of something that was limited.
+
+    Attributes
+    ----------
+    name : str
+        As it was asked for, with the cut-off of a "gap_at".
+    limit : float
+    trained : float
+        On the rows trained on.
+    n_trained : int
+    held_out : float or None
+        On rows set aside from training; None where there were too few to set aside.
+    n_held_out : int
+    """
+
+    name: str
+    limit: float
+    trained: float
+    n_trained: int
+    held_out: float | None = None
+    n_held_out: int = 0
+
+    @property
+    def judged(self) -> float:
+        """The value that the multiplier followed."""
+        return self.trained if self.held_out is None else self.held_out
+
+    def __str__(self) -> str:
+        inside = f"{self.trained:.3g} on {self.n_trained:,} rows trained on"
+        if self.held_out is None:
+            where = f"{inside}, no rows set aside"
+        else:
+            where = f"{self.held_out:.3g} on {self.n_held_out:,} rows set aside from training, {inside}"
+        name, _, cutoff = self.name.partition(" ")
+        return f"{_WORDS[name].format(cutoff)}: {where}; limit {self.limit:g}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return dict(vars(self))
+
+
+class Meter:
+    """Measures all that is limited, always on the same rows, in the same cells of S."""
+
+    def __init__(self, limits: Limits, rows: Rows) -> None:
+        generator = torch.Generator().manual_seed(0)
+        chosen = torch.randperm(len(rows), generator=generator)[:_ROWS].to(rows.x.device)
+        self.limits, self.rows = limits, rows[chosen]
+        self._parts = {key: self._make_parts(key, generator) for key in limits.keys}
+
+    def _make_parts(self, key: Key, generator: torch.Generator) -> list[_Part]:
+        rows, labels = self.rows, self.limits.labels
+        assert rows.s is not None  # noqa: S101
+        parts = []
+        groups: list[Tensor | None] = [None]
+        if labels is not None and rows.labels is not None:
+            there = {one.value: one.rows for one in split_labels(rows.labels).kept}
+            groups = [there[label] for label in labels if label in there]
+        for column in self.limits.columns:
+            for group in groups:
+                index = group
+                if key.measure == "normalized_hsic":
+                    index = (torch.arange(len(rows)) if group is None else group)[:_PAIRS]
+                s = rows.s.columns((column,))
+                s = (s if index is None else s[index]).to(torch.empty(0, dtype=torch.float64))
+                w = rows.weights if index is None or rows.weights is None else rows.weights[index]
+                w = None if w is None else w.double()
+                part = _Part(index, s, w, make_measure(key, weighted=w is not None))
+                if not part.measure.debiased:
+                    orders = [torch.randperm(len(s), generator=generator) for _ in range(_ORDERS)]
+                    part = replace(part, orders=orders)
+                if isinstance(part.measure, GDP | ScoreGap):
+                    share = None if part.weights is None else part.weights / part.weights.sum()
+                    part = replace(part, measure=part.measure._with(_cells=Cells.of(s, share, _UNITS)))
+                parts.append(part)
+        return parts
+
+    @torch.no_grad()
+    def measure(self, net: nn.Module) -> Tensor:
+        """Return the largest value of each key, for each net of a stack: shape ``(nets, keys)``."""
+        net.eval()
+        pieces = [net(x)[1] for x in self.rows.x.split(65_536)]
+        scores = self.limits.score(torch.cat(pieces, dim=-2).double().cpu())
+        scores = scores.reshape(-1, *scores.shape[-2:])
+        return torch.tensor(
+            [
+                [
+                    max((part.value(z) for part in self._parts[key] for z in one.mT), default=0.0)
+                    for key in self.limits.keys
+                ]
+                for one in scores
+            ],
+            dtype=torch.float64,
+        )
+
+    def report(self, net: nn.Module, trained: Rows) -> list[tuple[Reached, ...]]:
+        """Return what each net of a stack has of each thing that it is limited in."""
+        limits, held_out = self.limits, self.limits.watched
+        inside = (self if held_out is None else Meter(limits, trained)).measure(net).tolist()
+        outside = None if held_out is None else self.measure(net).tolist()
+        return [
+            tuple(
+                Reached(
+                    str(key),
+                    most[key],
+                    inside[k][j],
+                    min(len(trained), _ROWS),
+                    None if outside is None else outside[k][j],
+                    0 if held_out is None else len(self.rows),
+                )
+                for j, key in enumerate(limits.keys)
+                if key in most
+            )
+            for k, most in enumerate(limits.most)
+        ]
