@@ -52,7 +52,7 @@ def test_the_public_api_lists_what_exists_and_no_more_than_twenty_names():
         assert getattr(frhsic, name).__doc__
 
 
-SINCE_0_1_0 = {"ScoreGap", "decision_gaps", "plot_decision_gaps", "region_test", "score_gap"}
+SINCE_0_1_0 = {"OnRanks", "ScoreGap", "decision_gaps", "plot_decision_gaps", "region_test", "score_gap"}
 
 
 def test_every_public_name_has_one_home_and_there_are_not_too_many():

@@ -23,7 +23,7 @@ dependence.KernelHGR dependence.MutualInformation dependence.Adversary dependenc
 dependence.BinnedMMD dependence.EIPM dependence.HSIC
 kernels.Gaussian kernels.Laplace kernels.InverseMultiquadric kernels.Matern kernels.Kernel
 kernels.Linear kernels.Energy kernels.Delta kernels.default_kernel
-kernels.Sum kernels.Product kernels.Scaled kernels.OnColumns
+kernels.Sum kernels.Product kernels.Scaled kernels.OnColumns kernels.OnRanks
 penalty.Penalty estimators.FRHSICClassifier engine.GlobalBatch engine.Training
 estimators.FRHSICClassifier estimators.FRHSICRegressor estimators.FRHSICEncoder estimators.TableEncoder
 estimators.fit_path selection.FrontierSearch engine.Training engine.TrainingError engine.make_net

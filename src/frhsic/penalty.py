@@ -416,8 +416,8 @@ def limit_penalty(s: Sensitive, *, weighted: bool, classes: bool) -> PenaltySum:
 
     E_S of the integral of (F(t | S) - F(t))^2, with F the distribution function of the score, is HSIC with
     the energy kernel on the score and 1{s = s'} / P(s) on S. In the place of the latter stands a Gaussian
-    kernel on ranks of S, ten to the whole, which has less noise in a batch. Of thirteen penalties it had the
-    least loss at a given gap on development data: ``benchmarks penalties``.
+    kernel on ranks of S, ten to the whole, which has less noise in a batch. No other of thirteen
+    penalties had less loss at a given gap on development data: ``benchmarks penalties``.
     """
     on: On = "probability" if classes else "prediction"
     # No weighted unbiased estimator is derived, and a prediction has no bound.

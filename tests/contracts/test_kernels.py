@@ -21,6 +21,7 @@ from frhsic.kernels import (
     Linear,
     Matern,
     OnColumns,
+    OnRanks,
     Product,
     Scaled,
     Sum,
@@ -45,6 +46,9 @@ READY = {
     "Product": [Product(Gaussian(1.0), Laplace(2.0)), Linear() * Gaussian(1.0)],
     "Scaled": [Scaled(Gaussian(1.0), 0.3), 4.0 * Energy()],
     "OnColumns": [OnColumns(Gaussian(1.0), (1,)), OnColumns(Linear(), (2, 0))],
+    "OnRanks": [
+        OnRanks(Gaussian(0.3)).bind(torch.linspace(-2.0, 2.0, 60, dtype=torch.float64).reshape(20, 3))
+    ],
     "default_kernel": [
         default_kernel(["continuous", "categorical", "continuous"], 1.0),
         default_kernel(["categorical"] * 3),

@@ -22,7 +22,7 @@ from frhsic.persistence import load, save
 from frhsic.selection import FrontierSearch
 
 FAST = {"encoder": (16, 8), "epochs": 60, "batch_size": 100, "learning_rate": 5e-3, "random_state": 0}
-ASIDE = Training(set_aside=0.4)
+ASIDE = Training(limit_fraction=0.4)
 LIMITS = {
     "gap": {"gap": 0.03},
     "gdp": {"gdp": 0.03},
@@ -76,7 +76,7 @@ def models():
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_a_limit_is_kept_on_rows_set_aside(models, name):
+def test_a_limit_is_kept_on_rows_limit_fraction(models, name):
     reached = models[name].reached_
     assert [one.limit for one in reached] == list(read_limit(LIMITS[name]).values())
     assert all((one.n_trained, one.n_held_out) == (1_200, 800) for one in reached)
@@ -99,7 +99,7 @@ def test_a_limit_is_kept_on_new_rows_by_a_measurement_of_its_own(models):
 
 def test_what_is_reached_is_the_measure_of_the_audit_less_chance():
     X, y, s = u_shaped(4_000)
-    model = FRHSICClassifier(**FAST, limit={"gap": 0.1, "gdp": 0.1}, training=Training(set_aside=0.0))
+    model = FRHSICClassifier(**FAST, limit={"gap": 0.1, "gdp": 0.1}, training=Training(limit_fraction=0.0))
     model.fit(X, y, sensitive_features=s)
     score = model.predict_proba(X)[:, 1]
     gap, gdp = (one.trained for one in model.reached_)
@@ -109,7 +109,7 @@ def test_what_is_reached_is_the_measure_of_the_audit_less_chance():
     assert gdp < gap
 
 
-def test_no_row_set_aside_is_trained_on():
+def test_no_row_limit_fraction_is_trained_on():
     # Rows that are alone in having a feature: a model that never saw them gives it its first weight.
     X, y, s = u_shaped(1_000)
     model = FRHSICClassifier(**FAST, limit={"gap": 0.05}, training=ASIDE)
@@ -131,7 +131,7 @@ def _inputs(X, y, s):
     return Inputs(X, y, s, None)
 
 
-def test_rows_are_set_aside_where_there_are_enough():
+def test_rows_are_limit_fraction_where_there_are_enough():
     X, y, s = u_shaped(2_000)
     options = {**FAST, "epochs": 1, "limit": {"gap": 0.5}}
     few = FRHSICClassifier(**options).fit(X[:1_999], y[:1_999], sensitive_features=s[:1_999]).reached_[0]
@@ -215,7 +215,9 @@ def test_every_class_keeps_the_limit():
 def test_a_limit_within_a_label_is_measured_within_it():
     X, y, s = u_shaped(3_000)
     penalty = Penalty(HSIC(Energy(), OnRanks(Gaussian(0.1))), on="probability", given={"y": 1})
-    model = FRHSICClassifier(**FAST, limit={"gap": 0.03}, penalty=penalty, training=Training(set_aside=0.0))
+    model = FRHSICClassifier(
+        **FAST, limit={"gap": 0.03}, penalty=penalty, training=Training(limit_fraction=0.0)
+    )
     model.fit(X, y, sensitive_features=s)
     score = model.predict_proba(X)[:, 1]
     within = gap_by_hand(score[y == 1], s[y == 1])
@@ -229,7 +231,7 @@ def test_weights_count():
     rng = np.random.default_rng(1)
     X[1_000:, 0] = rng.permutation(X[1_000:, 0])
     w = np.where(np.arange(3_000) < 1_000, 1.0, 1e-3)
-    options = {**FAST, "limit": {"gap": 0.03}, "training": Training(set_aside=0.0)}
+    options = {**FAST, "limit": {"gap": 0.03}, "training": Training(limit_fraction=0.0)}
     model = FRHSICClassifier(**options).fit(X, y, sensitive_features=s, sample_weight=w)
     assert gap_by_hand(model.predict_proba(X)[:1_000, 1], s[:1_000]) < 0.06
     assert model.penalty_.terms[0].dependence.estimator == "biased"
@@ -279,8 +281,8 @@ def test_an_interrupted_training_goes_on(tmp_path, monkeypatch):
     X, y, s = u_shaped(600)
     file = tmp_path / "run.checkpoint"
     options = {**FAST, "epochs": 12, "limit": {"gap": 0.05}}
-    training = Training(set_aside=0.3, checkpoint=str(file))
-    whole = FRHSICClassifier(**options, training=Training(set_aside=0.3)).fit(X, y, sensitive_features=s)
+    training = Training(limit_fraction=0.3, checkpoint=str(file))
+    whole = FRHSICClassifier(**options, training=Training(limit_fraction=0.3)).fit(X, y, sensitive_features=s)
     from frhsic.engine import run
 
     epochs = run.Run.train_epoch
@@ -313,7 +315,7 @@ def test_a_saved_model_keeps_its_limit_and_what_was_reached(models, tmp_path):
 def test_a_model_of_version_0_1_0_is_read():
     model = load(Path(__file__).parent / "saved" / "model-0.1.0.frhsic")
     X = u_shaped(60)[0][:3]
-    assert (model.limit, model.reached_, model.training.set_aside) == (None, (), "auto")
+    assert (model.limit, model.reached_, model.training.limit_fraction) == (None, (), "auto")
     assert model.predict_proba(X)[:, 1] == pytest.approx(EXPECTED, abs=1e-12)
 
 
@@ -326,8 +328,8 @@ EXPECTED = [0.4755435600683723, 0.4355752660714607, 0.39629582964995447]  # of t
 def test_what_was_reached_is_a_sentence(models):
     (text,) = map(str, models["gap"].reached_)
     assert text.startswith("Gap of the score: 0.0")
-    assert text.endswith("on 800 rows set aside from training, 0.0" + text.split("training, 0.0")[1])
-    assert "on 1,200 rows trained on; limit 0.03." in text
+    assert " on 800 held-out rows, 0.0" in text
+    assert text.endswith(" on 1,200 training rows; limit 0.03.")
     assert [str(one).partition(":")[0] for one in models["several"].reached_] == [
         "Gap of the score",
         "Gap of decisions at 0.5",
@@ -343,7 +345,7 @@ def test_a_limit_out_of_reach_is_a_warning():
 
 def test_a_limit_that_does_not_bind_costs_nothing():
     X, y, s = u_shaped(1_000)
-    options = {**FAST, "training": Training(schedule="cosine", set_aside=0.0)}
+    options = {**FAST, "training": Training(schedule="cosine", limit_fraction=0.0)}
     free = FRHSICClassifier(**options, lam=0).fit(X, y)
     loose = FRHSICClassifier(**options, limit={"gap": 10.0}).fit(X, y, sensitive_features=s)
     np.testing.assert_allclose(free.predict_proba(X), loose.predict_proba(X), atol=0.02)

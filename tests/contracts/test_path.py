@@ -428,10 +428,10 @@ def test_a_path_without_any_penalty_needs_no_sensitive_features():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({}, "'lams' or 'budgets' must"),
-        ({"lams": [1.0], "budgets": [0.5]}, "'lams' or 'budgets' must"),
-        ({"lams": []}, "'lams' or 'budgets' must"),
-        ({"budgets": np.array([])}, "'lams' or 'budgets' must"),
+        ({}, "'lams', 'budgets' or 'limits' must"),
+        ({"lams": [1.0], "budgets": [0.5]}, "'lams', 'budgets' or 'limits' must"),
+        ({"lams": []}, "'lams', 'budgets' or 'limits' must"),
+        ({"budgets": np.array([])}, "'lams', 'budgets' or 'limits' must"),
         ({"lams": 1.0}, "'lams' must be a sequence of numbers."),
         ({"budgets": "0.5"}, "'budgets' must be a sequence of numbers."),
         ({"lams": [1.0, -1.0]}, "'lam' must"),
@@ -512,13 +512,13 @@ def test_each_budget_is_trained_in_a_stack_as_beside_the_unconstrained_net_alone
 def test_a_path_takes_either_strengths_or_budgets(strengths):
     options = Options(default_penalty(), **strengths)
     with pytest.raises(
-        ValueError, match=r"^'lams' or 'budgets' must be given, one of them and not empty\. Got"
+        ValueError, match=r"^'lams', 'budgets' or 'limits' must be given, one of them and not empty\. Got"
     ):
         train_path(net(), binary_cross_entropy, table(), options, generator=generator())
 
 
 def test_budgets_need_something_to_bound():
-    with pytest.raises(ValueError, match=r"^'penalty' must be passed for budgets\. Got None\."):
+    with pytest.raises(ValueError, match=r"^'penalty' must be passed for budgets and limits\. Got None\."):
         train_path(net(), binary_cross_entropy, table(), Options(budgets=[0.5]), generator=generator())
 
 

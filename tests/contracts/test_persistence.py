@@ -231,7 +231,9 @@ def test_every_parameter_survives(path):
         "warm_start": True,
         "training": Training(schedule="cosine", clip=2, every=3, scaling="minmax", patience=4),
     }
-    none_is_forgotten = {*changed, "budget", "device"} == set(inspect.signature(FRHSICClassifier).parameters)
+    none_is_forgotten = {*changed, "budget", "limit", "device"} == set(
+        inspect.signature(FRHSICClassifier).parameters
+    )
     assert none_is_forgotten
     model = FRHSICClassifier(**changed).fit(
         X, 2 + (X[:, 0] > 0), sensitive_features=np.column_stack([S, S**2])
@@ -239,7 +241,8 @@ def test_every_parameter_survives(path):
     other = saved(model.set_params(device="meta"), path).get_params()
     assert other.pop("device") == "cpu"
     penalty = other.pop("penalty")
-    assert other == {"budget": None} | {name: value for name, value in changed.items() if name != "penalty"}
+    kept = {name: value for name, value in changed.items() if name != "penalty"}
+    assert other == {"budget": None, "limit": None} | kept
     assert penalty.factors == (1.0, 0.5)
     assert [term.on for term in penalty.terms] == ["representation", "probability"]
     assert penalty.terms[0].given == {"y": [2, 3]}
@@ -257,7 +260,7 @@ def test_a_file_of_an_older_version_says_what_to_do(models, path):
     tensors, document = parts(path)
     rewrite(path, tensors, document | {"version": 2})
     refuse(
-        path, r"version 3\. Got 2\. An older frhsic wrote it: load it with that one, or fit and save again"
+        path, r"version 4\. Got 2\. An older frhsic wrote it: load it with that one, or fit and save again"
     )
 
 
@@ -308,6 +311,7 @@ def test_every_measure_survives(models, name, path):
 def test_every_kernel_survives(models, name, path):
     arguments = {
         "OnColumns": (Laplace("scale-free", whiten=True), (1, 0)),
+        "OnRanks": (Gaussian(0.1),),
         "Scaled": (Gaussian(0.3), 2),
         "Sum": (Linear(), Gaussian(2)),
         "Product": (Linear(True), Gaussian() + OnColumns(Delta(), (0,))),

@@ -56,8 +56,8 @@ class Frontier:
             "reached: the share left on the rows trained on. "
         )
         limits = (
-            "Of limit: what was measured after training over its limit, on rows set aside where there are "
-            "enough. "
+            "Of limit: what training measured at its end over the limit, on rows that it held out if there "
+            "are enough. "
         )
         echo()
         echo(

@@ -95,7 +95,7 @@ class Limits:
     labels : sequence of float, optional
         Codes of y within which it is measured; None is all rows together.
     watched : Rows, optional
-        The rows set aside from training on which it is measured; None measures on those trained on.
+        The held-out rows on which it is measured; None measures on those trained on.
     """
 
     most: Sequence[Mapping[Key, float]]
@@ -175,7 +175,7 @@ class Reached:
         On the rows trained on.
     n_trained : int
     held_out : float or None
-        On rows set aside from training; None where there were too few to set aside.
+        On held-out rows; None where there were too few to hold some out.
     n_held_out : int
     """
 
@@ -192,11 +192,11 @@ class Reached:
         return self.trained if self.held_out is None else self.held_out
 
     def __str__(self) -> str:
-        inside = f"{self.trained:.3g} on {self.n_trained:,} rows trained on"
+        inside = f"{self.trained:.3g} on {self.n_trained:,} training rows"
         if self.held_out is None:
-            where = f"{inside}, no rows set aside"
+            where = f"{inside}, no rows held out"
         else:
-            where = f"{self.held_out:.3g} on {self.n_held_out:,} rows set aside from training, {inside}"
+            where = f"{self.held_out:.3g} on {self.n_held_out:,} held-out rows, {inside}"
         name, _, cutoff = self.name.partition(" ")
         return f"{_WORDS[name].format(cutoff)}: {where}; limit {self.limit:g}."
 

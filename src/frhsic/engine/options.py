@@ -47,7 +47,7 @@ class Training:
         The largest norm of the gradient; larger ones are scaled down.
     validation_fraction : float, default=0.1
         The share of the rows that is held out for early stopping.
-    set_aside : float or "auto", default="auto"
+    limit_fraction : float or "auto", default="auto"
         With a limit: the share of the rows that is not trained on, so that what is limited is measured on
         rows the model has not seen; 0 measures on the rows trained on. "auto" is 0.2 from 2,000 rows on and 0
         below, where so few rows say little. With early stopping the held-out rows serve both.
@@ -77,7 +77,7 @@ class Training:
     schedule: Literal["auto", "constant", "cosine"] = "auto"
     clip: float | None = None
     validation_fraction: float = 0.1
-    set_aside: float | Literal["auto"] = "auto"
+    limit_fraction: float | Literal["auto"] = "auto"
     patience: int = 10
     every: int | None = None
     last_batch: Literal["merge", "keep"] = "merge"
@@ -95,9 +95,11 @@ class Training:
         if not 0 < self.validation_fraction < 1:
             got = repr(self.validation_fraction)
             raise ArgumentError("validation_fraction", "lie between 0 and 1", got, "Try 0.1.")
-        aside: Any = self.set_aside
-        if aside != "auto" and not (isinstance(aside, (int, float)) and 0 <= aside < 1):
-            raise ArgumentError("set_aside", "be 'auto' or at least 0 and below 1", repr(aside), "Try 0.2.")
+        part: Any = self.limit_fraction
+        if part != "auto" and not (isinstance(part, (int, float)) and 0 <= part < 1):
+            raise ArgumentError(
+                "limit_fraction", "be 'auto' or at least 0 and below 1", repr(part), "Try 0.2."
+            )
         check_whole("patience", self.patience, 10)
         check_whole("checkpoint_every", self.checkpoint_every, 10)
         if self.every is not None:

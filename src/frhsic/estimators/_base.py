@@ -233,9 +233,9 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             least = MIN_BATCH if constraint.penalised else 2
             rows, validation = hold_out(rows, training.validation_fraction, least, generator)
         watched = validation
-        aside = choose_share(training, len(rows)) if constraint.limit is not None else 0.0
-        if aside > 0 and validation is None:
-            rows, watched = hold_out(rows, aside, MIN_BATCH, generator)
+        share = choose_share(training, len(rows)) if constraint.limit is not None else 0.0
+        if share > 0 and validation is None:
+            rows, watched = hold_out(rows, share, MIN_BATCH, generator)
         if self.penalty is None:
             fewest = min(len(part) for part in (rows, validation) if part is not None)
             n = min(fewest, int(self.batch_size))

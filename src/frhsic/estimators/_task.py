@@ -28,7 +28,7 @@ from frhsic.kernels import Gaussian
 from frhsic.numerics._centering import Estimator
 from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty, limit_penalty
 
-_ASIDE, _ENOUGH = 0.2, 2_000  # the share of the rows set aside for limits, from so many on
+_HELD_OUT, _ENOUGH = 0.2, 2_000  # the share of the rows held out for limits, from so many on
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Task:
     options: Options
     generator: torch.Generator
     device: torch.device
-    watched: Rows | None = None  # set aside for limits
+    watched: Rows | None = None  # held out for limits
 
     def scale(self, rows: Rows, scalings: Scalings) -> Rows:
         """Return rows as the net sees them."""
@@ -153,10 +153,10 @@ def hold_out(rows: Rows, fraction: float, least: int, generator: torch.Generator
 
 
 def choose_share(training: Training, n: int) -> float:
-    """Return the share of n rows that is set aside for limits."""
-    if training.set_aside == "auto":
-        return _ASIDE if n >= _ENOUGH else 0.0
-    return float(training.set_aside)
+    """Return the share of n rows that is held out for limits."""
+    if training.limit_fraction == "auto":
+        return _HELD_OUT if n >= _ENOUGH else 0.0
+    return float(training.limit_fraction)
 
 
 def choose_penalty(

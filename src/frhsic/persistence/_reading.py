@@ -135,7 +135,7 @@ def _add_limits(top: dict[str, Any]) -> None:
     arguments.setdefault("limit", None)
     training = arguments.get("training")
     if type(training) is dict and type(training.get("arguments")) is dict:
-        training["arguments"].setdefault("set_aside", "auto")
+        training["arguments"].setdefault("limit_fraction", "auto")
     fitted.setdefault("reached", [])
     history = fitted.get("history")
     for record in history if type(history) is list else ():

@@ -104,7 +104,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     results_ : pandas.DataFrame, or dict of columns where pandas is not installed
         A row for each model. Always: budget, limit, lam, penalty_weight (lam, or one over the budget or the
         smallest limit), relative_dependence (on training rows, over the unconstrained model's, as the budget
-        has it), of_limit (the largest measured value over its limit, on rows set aside where there are some),
+        has it), of_limit (the largest measured value over its limit, on held-out rows where there are some),
         performance, dependence and its interval, on_front.
         Then, of a prediction, gap, gdp and (debiased normalised) hsic with intervals; of a representation,
         hsic_z (whitened), r2_ridge and r2_boosted (of S from Z, cross-validated among the held-out rows);
