@@ -20,7 +20,7 @@ from frhsic import HSIC, FRHSICClassifier, FRHSICRegressor, Training
 from frhsic.datasets import fetch_acs_income, fetch_adult, fetch_meps, make_preprocessor, make_u_shaped
 from frhsic.dependence import ScoreGap
 from frhsic.estimators import fit_path
-from frhsic.kernels import Energy, Gaussian, Kernel
+from frhsic.kernels import Energy, Gaussian, Kernel, Linear
 from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty
 
 LIMITS = (0.05, 0.03, 0.02, 0.01)
@@ -51,17 +51,15 @@ def _sum(classes: bool) -> PenaltySum:
     return _on_score(free, classes=classes) + _on_score(_hsic(Energy(), 0.1), classes=classes)
 
 
-class Unbiased(HSIC):
-    """The unbiased estimator with a kernel that has no bound, on scores that have one."""
-
-    @property
-    def bounded_below(self) -> bool:
-        """Scores in [0, 1] bound the energy kernel; a regression is bounded by its loss alone."""
-        return True
+def _unbiased(width: float, *, classes: bool) -> HSIC:
+    # A prediction has no bound, and then the unbiased estimator has none with this kernel.
+    estimator: Any = "unbiased" if classes else "biased"
+    return HSIC(Energy(), Gaussian(width * 12.0**0.5), estimator=estimator)
 
 
-def _unbiased(width: float) -> HSIC:
-    return Unbiased(Energy(), Gaussian(width * 12.0**0.5), estimator="unbiased")
+def _with_means(classes: bool, factor: float = 1.0) -> PenaltySum:
+    means = _on_score(HSIC(Linear(), Gaussian(0.1 * 12.0**0.5)), classes=classes)
+    return factor * means + _on_score(_unbiased(0.1, classes=classes), classes=classes)
 
 
 @dataclass(frozen=True)
@@ -86,9 +84,19 @@ CANDIDATES = {
     ),
     "energy, ranks .1": Candidate(lambda classes: _on_score(_hsic(Energy(), 0.1), classes=classes)),
     "energy, ranks .3": Candidate(lambda classes: _on_score(_hsic(Energy(), 0.3), classes=classes)),
-    "energy unbiased, ranks .05": Candidate(lambda classes: _on_score(_unbiased(0.05), classes=classes)),
-    "energy unbiased, ranks .1": Candidate(lambda classes: _on_score(_unbiased(0.1), classes=classes)),
-    "energy unbiased, ranks .2": Candidate(lambda classes: _on_score(_unbiased(0.2), classes=classes)),
+    "energy unbiased, ranks .05": Candidate(
+        lambda classes: _on_score(_unbiased(0.05, classes=classes), classes=classes)
+    ),
+    "energy unbiased, ranks .1": Candidate(
+        lambda classes: _on_score(_unbiased(0.1, classes=classes), classes=classes)
+    ),
+    "energy unbiased, ranks .2": Candidate(
+        lambda classes: _on_score(_unbiased(0.2, classes=classes), classes=classes)
+    ),
+    "linear and energy, ranks .1": Candidate(_with_means),
+    "4 linear and energy, ranks .1": Candidate(partial(_with_means, factor=4.0)),
+    "8 linear and energy, ranks .1": Candidate(partial(_with_means, factor=8.0)),
+    "16 linear and energy, ranks .1": Candidate(partial(_with_means, factor=16.0)),
     "sum": Candidate(_sum),
     "default of lam": Candidate(lambda classes: default_penalty(), ranked=False),  # noqa: ARG005
     "gap itself": Candidate(lambda classes: _on_score(ScoreGap(), classes=classes)),

@@ -195,7 +195,7 @@ def test_every_sensitive_column_keeps_the_limit():
     frame = to_sensitive({"age": s[:, 0], "income": s[:, 1]})
     model = FRHSICClassifier(**FAST, limit={"gap": 0.04}, training=ASIDE).fit(X, y, sensitive_features=frame)
     score = model.predict_proba(X)[:, 1]
-    assert len(model.penalty_.terms) == 2
+    assert len(model.penalty_.terms) == 4
     assert all(gap_by_hand(score, column) < 0.06 for column in s.T)
     largest = max(gap_by_hand(score, column) for column in s.T)
     assert model.reached_[0].held_out == pytest.approx(largest, abs=0.02)
@@ -234,7 +234,7 @@ def test_weights_count():
     options = {**FAST, "limit": {"gap": 0.03}, "training": Training(limit_fraction=0.0)}
     model = FRHSICClassifier(**options).fit(X, y, sensitive_features=s, sample_weight=w)
     assert gap_by_hand(model.predict_proba(X)[:1_000, 1], s[:1_000]) < 0.06
-    assert model.penalty_.terms[0].dependence.estimator == "biased"
+    assert {term.dependence.estimator for term in model.penalty_.terms} == {"biased"}
 
 
 def test_a_category_is_a_sensitive_column():

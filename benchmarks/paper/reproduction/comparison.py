@@ -75,6 +75,12 @@ class Sweep:
             for key, strengths in found.items()
         }
 
+    @cached_property
+    def with_gaps(self) -> "Sweep":
+        """The datasets and forms of which every row has the gap of the score."""
+        lacking = {(row["dataset"], row["form"]) for row in self.rows if not row.get("gap")}
+        return Sweep([row for row in self.rows if (row["dataset"], row["form"]) not in lacking])
+
     def of(self, dataset: str, method: str, form: str = "lam") -> list[Splits]:
         """Return the strengths of a method; none where it was not trained."""
         return self.cells.get((dataset, method, form), [])

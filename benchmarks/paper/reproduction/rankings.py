@@ -29,6 +29,12 @@ SCALED_BY = ("FRHSIC-published", "FREM", "Reg-GDP", "ADV", "MMD (binned)", "LAFT
 OF_TEXT = tuple(name for name in TITLES if name != "crime-householdsize")
 READINGS = ("published", "sound")
 GDPS = ("grid", "population")
+GAP = "gap"  # in the place of a reading of GDP: whole distributions and not only means
+
+
+def column_of(dependence: str) -> str:
+    """Return the column of the sweep with a reading of GDP, or with the gap of the score."""
+    return dependence if dependence == GAP else f"gdp_{dependence}"
 
 
 # ---- points ----------------------------------------------------------------------------------------------
@@ -44,7 +50,7 @@ def mean_points(sweep: Sweep, dataset: str, form: str = "lam", gdp: str = "grid"
     error, splits = is_error(dataset), sweep.paired(dataset, form)
     return {
         method: [
-            point(one.strength, one.mean("perf", splits), one.mean(f"gdp_{gdp}", splits), error=error)
+            point(one.strength, one.mean("perf", splits), one.mean(column_of(gdp), splits), error=error)
             for one in sweep.of(dataset, method, "lam" if method == "Unfair" else form)
         ]
         for method in CONTENDERS
@@ -136,7 +142,8 @@ def standings(
     ways; utility from the constant prediction to Unfair; ranks are those in single splits, and a method is
     tied with the best if their mean difference is within two standard errors of it.
     """
-    return _standings(dataset, form, reading, gdp, committed() if sweep is None else sweep)
+    sweep = committed() if sweep is None else sweep
+    return _standings(dataset, form, reading, gdp, sweep.with_gaps if gdp == GAP else sweep)
 
 
 @cache
@@ -179,7 +186,9 @@ def _sound(dataset: str, cells: list[Splits], unfair: Splits, splits: list[int],
 
     def seen(one: Splits, split: int, half: str) -> Point:
         row = one.rows[split]
-        return point(one.strength, float(row[f"perf_{half}"]), float(row[f"gdp_{gdp}_{half}"]), error=error)
+        return point(
+            one.strength, float(row[f"perf_{half}"]), float(row[f"{column_of(gdp)}_{half}"]), error=error
+        )
 
     areas = []
     for split in splits:
@@ -222,7 +231,7 @@ def _resampled(
     chance, shares = resamples(len(splits))
     means = {
         name: [
-            (one.strength, shares @ one.values("perf", splits), shares @ one.values(f"gdp_{gdp}", splits))
+            (one.strength, shares @ one.values("perf", splits), shares @ one.values(column_of(gdp), splits))
             for one in cells
         ]
         for name, cells in {"Unfair": [unfair], **methods}.items()

@@ -88,7 +88,10 @@ class Objective:
         assert self.penalty is not None and batch.s is not None  # noqa: S101, PT018
         if self.multipliers is not None:
             generator = self.generator if generator is None else generator
-            return self.penalty.excess(z, prediction, batch.s, batch.labels, batch.weights, generator)
+            # A share must not be had by shrinking; a limit in the unit of the score may.
+            share = self.meter is None
+            parts = (z, prediction, batch.s, batch.labels, batch.weights)
+            return self.penalty.excess(*parts, generator, scale_free=share)
         return self.penalty.evaluate(z, prediction, batch.s, batch.labels, batch.weights)
 
     def add(self, loss: Tensor, penalty: Tensor) -> Tensor:
@@ -161,7 +164,7 @@ class Objective:
             z, prediction = z[k], prediction[k]
         batch = rows[self.held["rows"].to(rows.x.device)]
         assert batch.s is not None  # noqa: S101
-        free = self.multipliers is not None
+        free = self.multipliers is not None and self.meter is None
         return penalty.calibrate(
             z, prediction, batch.s, batch.labels, weights=batch.weights, side="z", scale_free=free
         )
