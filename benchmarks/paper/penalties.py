@@ -14,7 +14,8 @@ from scipy.stats import rankdata
 
 from benchmarks._pool import spread
 from benchmarks._protocol import Array, score_of
-from benchmarks._record import RESULTS, Runs
+from benchmarks._record import RESULTS, Runs, write_section
+from benchmarks.paper.reproduction._text import markdown
 from benchmarks.paper.sweep import gaps
 from frhsic import HSIC, FRHSICClassifier, FRHSICRegressor, Training
 from frhsic.datasets import fetch_acs_income, fetch_adult, fetch_meps, make_preprocessor, make_u_shaped
@@ -24,6 +25,7 @@ from frhsic.kernels import Energy, Gaussian, Kernel, Linear
 from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty
 
 LIMITS = (0.05, 0.03, 0.02, 0.01)
+SHOWN = (0.05, 0.03)
 NAME = "penalties.json"
 # None of these rows is in the five datasets that the limits are judged on.
 DATASETS = ("adult.test", "acs_co", "acs_ne", "meps_2016", "u_shaped", "rates")
@@ -190,7 +192,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train what is not there yet, and print the table."""
-    runs = Runs(NAME, fresh=arguments.fresh, limits=LIMITS, epochs=arguments.epochs)
+    runs = Runs(NAME, fresh=arguments.fresh, limits=LIMITS, epochs=arguments.epochs, seed=0)
     cells = [
         Cell(dataset, candidate, split)
         for split in range(arguments.splits)
@@ -203,29 +205,41 @@ def run(arguments: argparse.Namespace) -> None:
     ):
         runs.add(**found)
     runs.write()
-    print_table()
+    print(table())
+    write_section("evidence/training.md", "penalties", table(), NAME)
 
 
-def print_table() -> None:
-    """Print loss and performance at each limit, interpolated where the gap on held-out rows is that limit."""
+def table() -> str:
+    """Return the loss and the performance at a gap of each limit, means over splits.
+
+    Where the gap on held-out rows is that limit, between the models of a candidate.
+    """
     found = json.loads((RESULTS / NAME).read_text())["runs"]
-    for dataset in DATASETS:
-        print(dataset)
-        for candidate in CANDIDATES:
+    rows = []
+    for candidate in CANDIDATES:
+        cells = []
+        for dataset in DATASETS:
             own = [run for run in found if (run["dataset"], run["candidate"]) == (dataset, candidate)]
-            if own:
-                print(f"  {candidate:24s}", *(_column(own, limit) for limit in LIMITS))
+            if any(run["dataset"] == dataset for run in found):
+                cells += [_cell(own, limit) for limit in SHOWN]
+        rows.append([candidate, *cells])
+    there = [name for name in DATASETS if any(run["dataset"] == name for run in found)]
+    header = ["penalty", *(f"{name}, {limit:g}" for name in there for limit in SHOWN)]
+    return markdown(header, rows)
 
 
-def _column(runs: list[dict[str, Any]], limit: float) -> str:
-    """Return what was reached at a limit, and the loss and performance at a gap of that size."""
-    reached = np.mean([next(p for p in run["points"] if p["limit"] == limit)["gap"] for run in runs])
-    at = [[interpolate(run["points"], name, limit) for run in runs] for name in ("loss", "perf")]
-    return f"| {limit:.2f}: {reached:.4f} {np.nanmean(at[0]):.4f} {np.nanmean(at[1]):.4f}"
+def _cell(runs: list[dict[str, Any]], gap: float) -> str:
+    """Return the mean loss and performance at a gap; one number where they are the same."""
+    if not runs:
+        return ""
+    pair = [np.mean([interpolate(run["points"], name, gap) for run in runs]) for name in ("loss", "perf")]
+    if np.isnan(pair[0]):
+        return "–"
+    return f"{pair[0]:.4f}" if pair[0] == pair[1] else f"{pair[0]:.4f}, {pair[1]:.3f}"
 
 
 def interpolate(points: list[dict[str, Any]], name: str, gap: float) -> float:
-    """Return performance on the frontier of held-out points at a gap; NaN below the smallest."""
-    ordered = sorted(points, key=lambda point: point["gap"])
+    """Return loss or performance between the held-out points on both sides of a gap; NaN below all."""
+    ordered = sorted(points, key=lambda point: float(point["gap"]))
     x, y = ([point[key] for point in ordered] for key in ("gap", name))
     return float(np.interp(gap, x, y, left=np.nan))

@@ -22,6 +22,8 @@ from frhsic.auditing import audit
 from frhsic.cli import app, run
 from frhsic.cli._errors import describe
 from frhsic.cli._gate import Gate
+from frhsic.cli._rules import LIMITED
+from frhsic.engine.limits import MEASURES
 from frhsic.sources import read_table, write_table
 
 HELPS = ["--help", *(f"{command.callback.__name__} --help" for command in app.registered_commands)]
@@ -143,6 +145,54 @@ def test_without_lam_a_budget_of_a_tenth_is_kept_and_said(folder, capsys):
     assert run(shlex.split(f"{line} m --lam 1")) == 0
     assert load("m")[-1].lam == 1
     assert "budget" not in capsys.readouterr().out
+
+
+def test_a_limit_is_kept_and_said(folder, capsys):
+    from frhsic.persistence import load
+
+    line = "train people.csv --target income --sensitive age -o m --epochs 30"
+    assert run(shlex.split(f"{line} --limit gap=0.06 --limit gap_at:0.5=0.5")) == 0
+    out = capsys.readouterr().out
+    found = re.search(r"Gap of the score: (\S+) on 300 training rows, no rows held out; limit 0\.06\.", out)
+    assert found
+    assert float(found[1]) < 1.15 * 0.06
+    assert re.search(r"Gap of decisions at 0\.5: .*; limit 0\.5\.", out)
+    assert load("m")[-1].limit == {"gap": 0.06, "gap_at": {0.5: 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--limit 0.1", "--limit must name one of gap, gdp, gap_worst, normalized_hsic, gap_at"),
+        ("--limit gap", "--limit must have a number behind '='"),
+        ("--limit gap_at=0.1", "for gap_at a cut-off behind ':'"),
+        ("--limit gap:0.5=0.1", "for gap_at a cut-off behind ':'"),
+        ("--limit gap=0.1,0.2", "--limit must name one number"),
+        ("--limit gap=0", "--limit must be above 0"),
+        ("--limit gap=much", "--limit must be numbers"),
+        ("--limit gap=0.1 --budget 0.5", "--budget must come without --limit"),
+        ("--limit gap=0.1 --lam 1", "--limit must come without --lam"),
+    ],
+)
+def test_what_is_no_limit_is_told(folder, capsys, options, message):
+    line = f"train people.csv --target income --sensitive age -o m {options}"
+    assert run(shlex.split(line)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_measures_that_may_be_limited_are_those_of_the_estimators():
+    assert LIMITED == MEASURES
+
+
+def test_a_frontier_of_limits_is_judged_by_what_is_limited(folder, capsys):
+    found, out = frontier("--limits gap=0.05,0.2 --rule lowest", capsys)
+    assert [one["limit"] for one in found["models"]] == [None, "gap 0.2", "gap 0.05"]
+    assert found["dependence"] == "gap"
+    assert all(one["dependence"] == one["gap"] for one in found["models"])
+    assert re.search(r"limit +of it +accuracy +gap +95% interval", out)
+    assert "Chosen: limit gap 0.05" in out
+    assert run(shlex.split(f"{FRONTIER} --limits gap=0.1 --budgets 0.5")) == 2
+    assert "--budgets must come without --limits" in capsys.readouterr().err
 
 
 def test_a_budget_that_is_not_kept_is_told(folder, capsys):

@@ -33,7 +33,7 @@ from frhsic import (
 from frhsic.data import to_sensitive
 from frhsic.inference import confidence_interval, equivalence_test, independence_test
 from frhsic.kernels import Gaussian
-from frhsic.metrics import generalized_demographic_parity, normalized_hsic
+from frhsic.metrics import generalized_demographic_parity, normalized_hsic, score_gap
 from frhsic.selection import (
     FrontierSearch,
     first_not_rejected,
@@ -228,9 +228,9 @@ def test_points_hold_the_estimators_own_score_and_the_interval_of_gdp():
         assert point.equivalence is None
 
 
-COLUMNS = ["budget", "lam", "penalty_weight", "relative_dependence", "performance"]
+COLUMNS = ["budget", "limit", "lam", "penalty_weight", "relative_dependence", "of_limit", "performance"]
 COLUMNS += ["dependence", "dependence_low", "dependence_high", "on_front"]
-OF_PREDICTION = ["gdp", "gdp_low", "gdp_high", "hsic", "hsic_low", "hsic_high"]
+OF_PREDICTION = [f"{name}{end}" for name in ("gap", "gdp", "hsic") for end in ("", "_low", "_high")]
 OF_REPRESENTATION = ["hsic_z", "r2_ridge", "r2_boosted"]
 
 
@@ -315,6 +315,10 @@ def test_three_classes_are_judged_on_all_their_probabilities():
         None, made.models_[0].predict_proba(X_held), sensitive_features=s_held
     )
     assert made.points_[0].dependence == pytest.approx(gdp)
+    each = [
+        score_gap(None, one, sensitive_features=s_held) for one in made.models_[0].predict_proba(X_held).T
+    ]
+    assert made.results_["gap"][0] == pytest.approx(max(each))
 
 
 def test_the_dependence_on_the_points_is_the_one_asked_for():

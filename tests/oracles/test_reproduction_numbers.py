@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import os
 import statistics
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.paper._methods import CONTENDERS, LAMS
-from benchmarks.paper.reproduction import comparison, findings, frontiers, rankings
+from benchmarks.paper.reproduction import comparison, decisions, findings, frontiers, rankings
 from frhsic.selection import Point, naup
 
 HALVES = ("perf", "base", "gdp_grid", "gdp_population")
@@ -436,3 +437,66 @@ def test_tables_and_figures_stand_where_cells_are_missing(sweep):
             assert len({line.count("|") for line in lines}) <= 1
     for figure in (frontiers.pareto_figure, frontiers.budget_figure, frontiers.mi_figure):
         assert len(figure(sweep).axes) >= 6
+
+
+# ---- decisions and not only means
+
+
+def test_between_two_points_of_a_front_performance_is_interpolated():
+    points = [(0.0, 0.5), (0.02, 0.6), (0.03, 0.55), (0.06, 0.8), (0.05, 0.62)]
+    by_hand = {0.0: 0.5, 0.01: 0.55, 0.02: 0.6, 0.05: 0.62, 0.055: 0.71, 0.06: 0.8, 0.2: 0.8}
+    for gap, wanted in by_hand.items():
+        assert decisions.envelope(points, gap) == pytest.approx(wanted)
+
+
+def test_a_limit_counts_where_chance_is_at_most_half_of_it():
+    assert decisions.counts({"limit": 0.02, "gap_chance": 0.01})
+    assert not decisions.counts({"limit": 0.02, "gap_chance": 0.011})
+    assert not decisions.counts({"limit": None, "gap_chance": 0.0})
+
+
+def test_ours_stands_beside_the_best_of_the_methods_at_its_own_gap(monkeypatch):
+    rng = np.random.default_rng(0)
+
+    def one(method, strength, split, gap, perf):
+        base = {"dataset": "compas", "form": "lam", "epochs": "200", "perf_base": "0.5"}
+        return base | {
+            "method": method,
+            "strength": str(strength),
+            "split": str(split),
+            "gap": str(gap),
+            "perf": str(perf),
+        }
+
+    rows, noise = [], rng.normal(scale=0.001, size=5)
+    for split in range(5):
+        rows.append(one("Unfair", 0.0, split, 0.1, 0.7))
+        rows += [one("FREM", 1.0, split, 0.05, 0.66), one("FREM", 5.0, split, 0.02, 0.56)]
+        rows += [one("dCor", 1.0, split, 0.05, 0.65), one("dCor", 5.0, split, 0.02, 0.60)]
+    ours = [
+        {"dataset": "compas", "limit": 0.03, "split": k, "gap": 0.035, "perf": 0.62 + noise[k]}
+        for k in range(5)
+    ]
+    monkeypatch.setattr(decisions, "_limits", lambda: {"pooled": [], "runs": ours})
+    found = decisions.compare("compas", 0.03, comparison.Sweep(rows))
+    # At .035 FREM has (.56 + .66) / 2, dCor (.60 + .65) / 2 = .625.
+    assert found.method == "dCor"
+    assert found.difference == pytest.approx(-0.005 + noise.mean())
+    assert found.error == pytest.approx(noise.std(ddof=1) / math.sqrt(5))
+    assert found.no_worse is (found.difference >= -found.error)
+
+
+def test_a_dataset_of_which_a_row_has_no_gap_is_not_ranked_by_it():
+    rows = [
+        {
+            "dataset": name,
+            "method": "FREM",
+            "form": "lam",
+            "epochs": "200",
+            "strength": "1",
+            "split": "0",
+            "gap": gap,
+        }
+        for name, gap in (("compas", "0.1"), ("adult", "0.1"), ("adult", ""))
+    ]
+    assert {row["dataset"] for row in comparison.Sweep(rows).with_gaps.rows} == {"compas"}

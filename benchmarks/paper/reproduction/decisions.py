@@ -77,6 +77,21 @@ def hidden(dataset: str, sweep: Sweep | None = None) -> dict[str, tuple[float, f
     return found
 
 
+def hidden_table(sweep: Sweep | None = None) -> str:
+    """Return both shares, methods by datasets."""
+    found = {name: hidden(name, sweep) for name in ranked_datasets("lam", sweep)}
+    if not found:
+        return "Not trained yet."
+    rows = [
+        [
+            method,
+            *("–" if method not in one else "{:.2f}, {:.2f}".format(*one[method]) for one in found.values()),
+        ]
+        for method in NINE
+    ]
+    return markdown(["method", *(TITLES[name] for name in found)], rows)
+
+
 # ---- limits ----------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import jinja2
 from benchmarks._protocol import dataset, published
 from benchmarks._record import DOCS, RESULTS
 from benchmarks.paper import sweep
-from benchmarks.paper.reproduction import appendix, comparison, findings, rankings, transfer
+from benchmarks.paper.reproduction import appendix, comparison, decisions, findings, rankings, transfer
 from benchmarks.paper.reproduction._draw import keep
 from benchmarks.paper.reproduction._text import TITLES, wrap
 from benchmarks.paper.reproduction.contents import FIGURES, TABLES
@@ -59,6 +59,7 @@ def page() -> str:
         comparison=comparison,
         findings=findings,
         rankings=rankings,
+        decisions=decisions,
         titles=TITLES,
         confirmed=lambda holds: "confirmed" if holds else "**not confirmed**",
         training=_training(),

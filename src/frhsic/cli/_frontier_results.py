@@ -51,20 +51,24 @@ class Frontier:
         """Print a table for each sensitive attribute, and what its columns are."""
         for attribute in self.attributes:
             self._echo_models(attribute)
-        budgets = (
-            "Budget: the share of the normalised HSIC of the model without penalty that training allowed; "
-            "reached: the share left on the rows trained on. "
-        )
-        limits = (
-            "Of limit: what training measured at its end over the limit, on rows that it held out if there "
-            "are enough. "
-        )
+        setting = ""
+        if self.has_budgets:
+            setting = (
+                "Budget: the share of the normalised HSIC of the model without penalty that training "
+                "allowed; reached: the share left on the rows trained on. "
+            )
+        if self.has_limits:
+            setting = (
+                "Of it: what training measured at its end over the limit, on rows that it held out if there "
+                "are enough. "
+            )
+        shown = f"GDP: the mean gap between {self.what} at a value and overall"
+        if self.measure == "gap":
+            shown = f"Gap: the mean distance between {self.what} at a value and all of them"
         echo()
         echo(
-            f"{budgets if self.has_budgets else limits if self.has_limits else ''}"
-            f"GDP: the mean gap between {self.what} at a value and overall, of means; gap: of whole "
-            "distributions. R^2 from Z: how well boosted trees read the column from the representation; near "
-            "or below 0 is not at all."
+            f"{setting}{shown}. R^2 from Z: how well boosted trees read the column from the representation; "
+            "near or below 0 is not at all."
         )
         from frhsic.engine.budget import MET
 
@@ -87,10 +91,11 @@ class Frontier:
 
     def _echo_models(self, attribute: str) -> None:
         title = f"{self.rows['validation']:,} validation rows: {self.what} and {to_line(attribute)}"
-        first = ["limit", "of limit"] if self.has_limits else ["lam"]
+        first = ["limit", "of it"] if self.has_limits else ["lam"]
         first = ["budget", "reached"] if self.has_budgets else first
         interval = f"{_CONFIDENCE_LEVEL:.0%} interval"
-        headings = [*first, self.performance, "GDP", interval, "gap", interval, "R^2 from Z", ""]
+        shown = "gap" if self.measure == "gap" else "GDP"
+        headings = [*first, self.performance, shown, interval, "R^2 from Z", ""]
         rows = []
         for index, point in enumerate(self.points):
             setting = [f"{point.penalty_weight:g}"]
@@ -103,10 +108,9 @@ class Frontier:
             if self.has_limits:
                 ratio = self.columns["of_limit"][index]
                 setting = [point.limit or "none", "" if math.isnan(ratio) else f"{ratio:.2f}"]
-            gaps = []
-            for name in ("gdp", "gap"):
-                low, high = (self.get_column(name, attribute, end)[index] for end in ("_low", "_high"))
-                gaps += [cell(self.get_column(name, attribute)[index]), f"{cell(low)} to {cell(high)}"]
+            name = shown.lower()
+            low, high = (self.get_column(name, attribute, end)[index] for end in ("_low", "_high"))
+            gaps = [cell(self.get_column(name, attribute)[index]), f"{cell(low)} to {cell(high)}"]
             read = f"{self.get_column('r2_boosted', attribute)[index]:.3f}"
             mark = "< chosen" if index == self.chosen else ""
             rows.append([*setting, cell(point.performance), *gaps, read, mark])

@@ -87,7 +87,7 @@ def _split_limit(flag: str, text: str) -> tuple[tuple[str, float | None], list[f
     if not equals or (name == "gap_at") != bool(colon):
         must = "have a number behind '=', and for gap_at a cut-off behind ':'"
         raise ArgumentError(flag, must, quote(text), fix)
-    values = parse_floats(flag, right, "0.05,0.02,0.01")
+    values = parse_floats(flag, right, f"{name}=0.05,0.02")
     if not min(values) > 0:
         raise ArgumentError(flag, "be above 0", f"{min(values):g}", fix)
     return (name, parse_floats(flag, at, "0.5")[0] if colon else None), values

@@ -46,8 +46,8 @@ class FRHSICClassifier(ClassifierMixin, BaseModel):  # type: ignore[misc]
         The dependence to lower, with the fairness notion. ``fit`` copies it into ``penalty_``. Labels in
         ``given={"y": label}`` are classes as they stand in y. None is, with a budget, normalised HSIC of the
         probabilities (of the prediction of a regression); with a limit, HSIC of them with the energy kernel
-        and a Gaussian kernel on ranks of S; with ``lam``, HSIC of the prediction under a linear kernel plus
-        HSIC of Z under a scale-free Gaussian one.
+        plus 8 times that with a linear one, and a Gaussian kernel on ranks of S; with ``lam``, HSIC of the
+        prediction under a linear kernel plus HSIC of Z under a scale-free Gaussian one.
     encoder : sequence of int or torch.nn.Module, default=(50, 50)
         Widths of the layers, the last one that of Z, or a module from ``(n, p)`` to ``(n, d)``.
     epochs : int, default=200

@@ -376,6 +376,11 @@ class OnRanks(_Composed):
     def _combine(self, *values: Any) -> Any:
         return values[0]
 
+    def gram(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the Gram matrix of the ranks, shape ``(..., n, m)``."""
+        rows = self._take(a)
+        return self.kernel.gram(rows, rows if b is a else self._take(b))
+
     @property
     def fixed(self) -> bool:
         """Whether ranks are those of fixed rows, and the kernel inside is fixed."""

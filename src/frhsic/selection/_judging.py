@@ -136,6 +136,8 @@ class Judge:
         if _is_constant(z):
             name = type(measure).__name__
             return Interval(0.0, 0.0, 0.0, confidence_level, name, "these rows", "constant", s.names, len(z))
+        if isinstance(measure, ScoreGap) and z.shape[1] > 1:
+            return self._greatest(z, s, measure, w, n_draws, confidence_level)
         return inference.confidence_interval(
             z,
             s,
@@ -146,6 +148,20 @@ class Judge:
             chance=False,
             sample_weight=w,
         )
+
+    def _greatest(
+        self, z: Tensor, s: Sensitive, measure: ScoreGap, w: Tensor | None, n_draws: int, level: float
+    ) -> Interval:
+        """Return the interval of the greatest gap among the scores of several classes."""
+        columns = z.split(1, dim=1)
+        options: Any = {"n_draws": n_draws}
+        own = [self._interval(one, s, measure, w, **options, confidence_level=level) for one in columns]
+        strict = 1.0 - (1.0 - level) / len(columns)  # all lower limits hold at once
+        low = max(
+            self._interval(one, s, measure, w, **options, confidence_level=strict).low for one in columns
+        )
+        worst = max(own, key=lambda one: one.estimate)
+        return replace(worst, low=min(low, worst.estimate), high=max(one.high for one in own))
 
     def _judge_representation(self, z: Tensor, s: Sensitive, w: Tensor | None) -> dict[str, float]:
         """Return the dependence of whitened z on s, and how well s is predicted from z."""
