@@ -222,7 +222,8 @@ def table() -> str:
             own = [run for run in found if (run["dataset"], run["candidate"]) == (dataset, candidate)]
             if any(run["dataset"] == dataset for run in found):
                 cells += [_cell(own, limit) for limit in SHOWN]
-        rows.append([candidate, *cells])
+        if any(cells):
+            rows.append([candidate, *cells])
     there = [name for name in DATASETS if any(run["dataset"] == name for run in found)]
     header = ["penalty", *(f"{name}, {limit:g}" for name in there for limit in SHOWN)]
     return markdown(header, rows)
