@@ -329,12 +329,30 @@ def test_what_was_reached_is_a_sentence(models):
     (text,) = map(str, models["gap"].reached_)
     assert text.startswith("Gap of the score: 0.0")
     assert " on 800 held-out rows, 0.0" in text
-    assert text.endswith(" on 1,200 training rows; limit 0.03.")
+    assert " on 1,200 training rows; limit 0.03." in text
     assert [str(one).partition(":")[0] for one in models["several"].reached_] == [
         "Gap of the score",
         "Gap of decisions at 0.5",
         "Gap of decisions at 0.3",
     ]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_rows_that_say_little_say_so():
+    X, y, s = u_shaped(40)
+    model = FRHSICClassifier(**{**FAST, "epochs": 5}, limit={"gap": 0.02}).fit(X, y, sensitive_features=s)
+    (one,) = model.reached_
+    assert one.chance > 0.01
+    assert str(one).endswith(f" By chance alone so few rows show {one.chance:.3g}, which is taken off.")
+
+
+def test_a_limit_that_cannot_be_measured_is_refused():
+    X, y, _ = u_shaped(1_000)
+    s = np.zeros(1_000)
+    model = FRHSICClassifier(**FAST, limit={"gap": 0.1}, training=ASIDE)
+    s[np.flatnonzero((model._task(_inputs(X, y, X[:, 0])).rows.x[0].numpy() == X).all(axis=1))] = 1.0
+    with pytest.raises(ValueError, match="must vary among the rows on which a limit is measured"):
+        model.fit(X, y, sensitive_features=s)
 
 
 def test_a_limit_out_of_reach_is_a_warning():

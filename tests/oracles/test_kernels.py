@@ -17,6 +17,7 @@ from frhsic.kernels import (
     Linear,
     Matern,
     OnColumns,
+    OnRanks,
     Product,
     Scaled,
     Sum,
@@ -75,7 +76,20 @@ def turned(x):
     return [sum(x[i] * T[i, j].item() for i in range(3)) for j in range(3)]
 
 
+PLACES = torch.linspace(-2.0, 2.0, 60, dtype=torch.float64).reshape(20, 3)
+
+
+def on_places(x):
+    """Ranks among twenty rows, interpolated between them."""
+    return np.array(
+        [np.interp(a, column, (np.arange(20) + 0.5) / 20) for a, column in zip(x, PLACES.T, strict=True)]
+    )
+
+
 TWINS = {
+    "OnRanks": [
+        (OnRanks(Gaussian(0.3)).bind(PLACES), lambda x, y: gaussian(0.3)(on_places(x), on_places(y)))
+    ],
     "Gaussian": [
         (Gaussian(0.7), gaussian(0.7)),
         (Gaussian(1.9, whiten=T), lambda x, y: gaussian(1.9)(turned(x), turned(y))),
@@ -308,3 +322,37 @@ def test_wide_rows_have_no_thin_factor_and_a_hundred_categories_have():
     F, _ = _pivoted(Delta(), codes, 128)
     assert F.shape[1] == 100
     assert torch.allclose(F @ F.mT, Delta().gram(codes, codes))
+
+
+# ---- ranks
+
+
+def mid_ranks(x, w):
+    return np.array([w[x < a].sum() + 0.5 * w[x == a].sum() for a in x]) / w.sum()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_ranks_are_the_middle_of_the_ranks_of_equal_values(weighted):
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.integers(18, 30, 200), np.exp(5.0 * rng.normal(size=200))])
+    w = rng.uniform(0.1, 2.0, 200) if weighted else np.ones(200)
+    ranks = np.column_stack([mid_ranks(column, w) for column in x.T])
+    wanted = np.exp(-((ranks[:, None] - ranks[None]) ** 2).sum(axis=-1) / (2.0 * 0.1**2))
+    rows, weights = torch.from_numpy(x), torch.from_numpy(w) if weighted else None
+    kernel = OnRanks(Gaussian(0.1))
+    for fixed in (kernel.bind(rows, weights), kernel.calibrate(rows, weights=weights)):
+        np.testing.assert_allclose(fixed.gram(rows, rows).numpy(), wanted, rtol=1e-9)
+
+
+def test_of_many_values_ranks_are_interpolated_and_beyond_them_they_stay():
+    rng = np.random.default_rng(0)
+    x = np.exp(3.0 * rng.normal(size=20_000))
+    kernel = OnRanks(Linear()).calibrate(torch.from_numpy(x)[:, None])
+    found = kernel._take(torch.from_numpy(x)[:, None])[:, 0].numpy()
+    assert np.abs(found - mid_ranks_fast(x)).max() < 2.0 / 1_024
+    new = torch.tensor([[-5.0], [x.min() / 2], [x.max() * 9]], dtype=torch.float64)
+    np.testing.assert_allclose(kernel._take(new)[:, 0], [0.5 / 20_000] * 2 + [1 - 0.5 / 20_000], rtol=1e-6)
+
+
+def mid_ranks_fast(x):
+    return (np.argsort(np.argsort(x)) + 0.5) / len(x)

@@ -17,6 +17,7 @@ from frhsic.data import Sensitive, split_labels
 from frhsic.dependence import GDP, HSIC, Dependence, ScoreGap
 from frhsic.engine.rows import Rows
 from frhsic.numerics._cells import Cells
+from frhsic.penalty import MIN_ROWS
 
 # Rows whose 2 n^(1/3) ranges are ten: the most that laws of scores are compared in along a column of S.
 _UNITS: Final = 125.0
@@ -130,18 +131,16 @@ class _Part:
     measure: Dependence
     orders: list[Tensor] = field(default_factory=list)
 
-    def value(self, score: Tensor) -> float:
-        """Return the dependence of one column of scores ``(n,)``, less what chance adds."""
+    def value(self, score: Tensor) -> tuple[float, float]:
+        """Return the dependence of one column of scores ``(n,)``, less what chance adds, and what that is."""
         z = (score if self.rows is None else score[self.rows])[:, None]
         value = float(self.measure(z, self.s, self.weights))
         if not self.orders:
-            return value
+            return value, 0.0
         w = self.weights
         drawn = [float(self.measure(z, self.s[o], None if w is None else w[o])) for o in self.orders]
         chance = sum(drawn) / len(drawn)
-        if isinstance(self.measure, HSIC):
-            return value - chance
-        return without_chance(value, chance)
+        return value - chance if isinstance(self.measure, HSIC) else without_chance(value, chance), chance
 
 
 def without_chance(value: float, chance: float) -> float:
@@ -177,6 +176,8 @@ class Reached:
     held_out : float or None
         On held-out rows; None where there were too few to hold some out.
     n_held_out : int
+    chance : float
+        What independent rows of this number would show; it is taken off the values above.
     """
 
     name: str
@@ -185,6 +186,7 @@ class Reached:
     n_trained: int
     held_out: float | None = None
     n_held_out: int = 0
+    chance: float = 0.0
 
     @property
     def judged(self) -> float:
@@ -198,7 +200,10 @@ class Reached:
         else:
             where = f"{self.held_out:.3g} on {self.n_held_out:,} held-out rows, {inside}"
         name, _, cutoff = self.name.partition(" ")
-        return f"{_WORDS[name].format(cutoff)}: {where}; limit {self.limit:g}."
+        few = ""
+        if self.chance > self.limit / 2.0:
+            few = f" By chance alone so few rows show {self.chance:.3g}, which is taken off."
+        return f"{_WORDS[name].format(cutoff)}: {where}; limit {self.limit:g}.{few}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -229,6 +234,8 @@ class Meter:
                     index = (torch.arange(len(rows)) if group is None else group)[:_PAIRS]
                 s = rows.s.columns((column,))
                 s = (s if index is None else s[index]).to(torch.empty(0, dtype=torch.float64))
+                if bool((s.values == s.values[:1]).all()) or (group is not None and len(s) < MIN_ROWS):
+                    continue
                 w = rows.weights if index is None or rows.weights is None else rows.weights[index]
                 w = None if w is None else w.double()
                 part = _Part(index, s, w, make_measure(key, weighted=w is not None))
@@ -239,40 +246,48 @@ class Meter:
                     share = None if part.weights is None else part.weights / part.weights.sum()
                     part = replace(part, measure=part.measure._with(_cells=Cells.of(s, share, _UNITS)))
                 parts.append(part)
+        if not parts:
+            must = "vary among the rows on which a limit is measured (those held out, of each label of y)"
+            fix = "Pass more rows, or Training(limit_fraction=0) to measure on the training rows."
+            raise ArgumentError("sensitive_features", must, "a single value, or too few rows", fix)
         return parts
 
-    @torch.no_grad()
     def measure(self, net: nn.Module) -> Tensor:
         """Return the largest value of each key, for each net of a stack: shape ``(nets, keys)``."""
+        return self._measure(net)[0]
+
+    @torch.no_grad()
+    def _measure(self, net: nn.Module) -> tuple[Tensor, Tensor]:
+        """Return the largest values, and the largest that chance adds."""
         net.eval()
         pieces = [net(x)[1] for x in self.rows.x.split(65_536)]
         scores = self.limits.score(torch.cat(pieces, dim=-2).double().cpu())
         scores = scores.reshape(-1, *scores.shape[-2:])
-        return torch.tensor(
-            [
-                [
-                    max((part.value(z) for part in self._parts[key] for z in one.mT), default=0.0)
-                    for key in self.limits.keys
-                ]
-                for one in scores
-            ],
-            dtype=torch.float64,
+        found = [
+            [[part.value(z) for part in self._parts[key] for z in one.mT] for key in self.limits.keys]
+            for one in scores
+        ]
+        values, chances = (
+            [[max((pair[k] for pair in pairs), default=0.0) for pairs in row] for row in found]
+            for k in (0, 1)
         )
+        return torch.tensor(values, dtype=torch.float64), torch.tensor(chances, dtype=torch.float64)
 
     def report(self, net: nn.Module, trained: Rows) -> list[tuple[Reached, ...]]:
         """Return what each net of a stack has of each thing that it is limited in."""
         limits, held_out = self.limits, self.limits.watched
-        inside = (self if held_out is None else Meter(limits, trained)).measure(net).tolist()
-        outside = None if held_out is None else self.measure(net).tolist()
+        judged, chance = self._measure(net)
+        inside = judged if held_out is None else Meter(limits, trained).measure(net)
         return [
             tuple(
                 Reached(
                     str(key),
                     most[key],
-                    inside[k][j],
+                    float(inside[k, j]),
                     min(len(trained), _ROWS),
-                    None if outside is None else outside[k][j],
+                    None if held_out is None else float(judged[k, j]),
                     0 if held_out is None else len(self.rows),
+                    float(chance[k, j]),
                 )
                 for j, key in enumerate(limits.keys)
                 if key in most
