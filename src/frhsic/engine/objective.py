@@ -122,26 +122,26 @@ class Objective:
         """Measure every net of a stack and move the multipliers."""
         assert self.multipliers is not None  # noqa: S101
         net.eval()
-        relative: list[float | None] = [None] * len(self.multipliers.mu)
-        ratio: Tensor
         if self.meter is None:
+            return self._follow_budgets(self.multipliers, self._measure(net, rows, self._measured))
+        ratio = self.meter.limits.divide(self.meter.measure(net))
+        unit = None
+        if self.multipliers.needs_unit:
             value = self._measure(net, rows, self._measured)
-            assert self.budgets is not None  # noqa: S101
-            unit = self.budgets * value[0]
-            if not bool(value[0] > 0):  # nothing to take away
-                unit = torch.ones_like(unit)
-            ratio, relative = value / unit, _divide_by_first(value)
-            of_limit = [None] * len(ratio) if relative[0] is None else ratio.tolist()
-            self.multipliers.update(ratio, unit)
-        else:
-            ratio = self.meter.limits.divide(self.meter.measure(net))
-            of_limit = ratio.tolist()
-            unit_or_none = None
-            if self.multipliers.needs_unit:
-                value = self._measure(net, rows, self._measured)
-                unit_or_none = torch.where(value > 0, value, 1.0)
-            self.multipliers.update(ratio, unit_or_none)
-        return Measured(relative, of_limit, [*self.multipliers.values])
+            unit = torch.where(value > 0, value, 1.0)
+        self.multipliers.update(ratio, unit)
+        return Measured([None] * len(ratio), ratio.tolist(), [*self.multipliers.values])
+
+    def _follow_budgets(self, multipliers: Multipliers, value: Tensor) -> Measured:
+        """Take the dependence of each net, the unconstrained one first."""
+        assert self.budgets is not None  # noqa: S101
+        limit = self.budgets * value[0]
+        if not bool(value[0] > 0):  # nothing to take away
+            limit = torch.ones_like(limit)
+        ratio, relative = value / limit, _divide_by_first(value)
+        multipliers.update(ratio, limit)
+        of_limit = [None] * len(ratio) if relative[0] is None else ratio.tolist()
+        return Measured(relative, of_limit, [*multipliers.values])
 
     def measure_relative(self, nets: Sequence[Net], rows: Rows) -> list[float | None]:
         """Return the dependence of each net on all rows over that of the first."""
