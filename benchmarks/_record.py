@@ -5,6 +5,7 @@ import json
 import platform
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -91,6 +92,7 @@ def write_section(page: str, mark: str, text: str, result: str) -> None:
     header = json.loads((RESULTS / result).read_text())
     commits = sorted({run["commit"][:12] for run in header["runs"]})
     made = f"Made by `{header['command']}` at commit {', '.join(commits)}, seed {header['seed']}."
+    made = textwrap.fill(made, 100, break_long_words=False, break_on_hyphens=False)
     begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
     path = DOCS / page
     before, _, rest = path.read_text().partition(begin)

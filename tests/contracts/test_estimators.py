@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import itertools
 import pickle
 import warnings
 
@@ -154,6 +155,7 @@ def test_the_one_check_left_out_is_there_and_fails_for_the_stated_reason():
 
 
 @pytest.mark.filterwarnings("ignore:The model has:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*limit:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_every_argument_of_the_constructor_changes_something(name):
     X, y, s = sample()
@@ -171,7 +173,7 @@ def test_every_argument_of_the_constructor_changes_something(name):
     }
     arguments = set(inspect.signature(MODELS[name]).parameters)
     base = fitted(name)
-    for argument in arguments - {"device", "warm_start", "budget"}:
+    for argument in arguments - {"device", "warm_start", "budget", "limit"}:
         other = fitted(name, **{argument: changes[argument]})
         assert seen(other, X).shape != seen(base, X).shape or not same(other, base, X), argument
     loose, tight, usual, explicit = (
@@ -179,6 +181,10 @@ def test_every_argument_of_the_constructor_changes_something(name):
     )
     assert not any(same(a, b, X) for a, b in ((loose, tight), (loose, base), (tight, explicit)))
     assert same(usual, explicit, X)
+    if name != "FRHSICEncoder":  # which has no score
+        most = [{"gap": 0.5}, {"gap": 0.01}, {"gdp": 0.01}]
+        limited = [fitted(name, lam=None, limit=one, epochs=10) for one in most]
+        assert not any(same(a, b, X) for a, b in itertools.combinations([*limited, explicit], 2))
     again = fitted(name)
     assert same(again, base, X)
     assert same(again.fit(X, y, sensitive_features=s), base, X)
