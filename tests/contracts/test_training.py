@@ -597,8 +597,16 @@ def test_every_field_of_training_changes_something(tmp_path):
     for field, value in changes.items():
         assert fit(**{field: value}) != base, field
     watched = {field.name for field in dataclasses.fields(Training)} - set(changes)
-    assert watched == {"checkpoint", "checkpoint_every"}  # below: what they change is the disk
+    # Below: what the first two change is the disk; the third is for limits.
+    assert watched == {"checkpoint", "checkpoint_every", "limit_fraction"}
     assert fit(checkpoint=tmp_path / "file", checkpoint_every=2) == base
+    assert fit(limit_fraction=0.5) == base
+    limited = {"limit": {"gap": 0.5}, "epochs": 3, "random_state": 0}
+    some, none = (
+        FRHSICClassifier(**limited, training=Training(limit_fraction=share)).fit(X, y, sensitive_features=s)
+        for share in (0.5, 0.0)
+    )
+    assert [one.reached_[0].n_trained for one in (some, none)] == [50, 100]
 
 
 @pytest.mark.parametrize(
@@ -613,6 +621,10 @@ def test_every_field_of_training_changes_something(tmp_path):
         ("validation_fraction", 0.0),
         ("validation_fraction", 1.0),
         ("validation_fraction", math.nan),
+        ("limit_fraction", 1.0),
+        ("limit_fraction", -0.1),
+        ("limit_fraction", "some"),
+        ("limit_fraction", math.nan),
         ("patience", 0),
         ("patience", 2.0),
         ("every", 0),
@@ -759,7 +771,7 @@ def test_a_checkpoint_of_an_older_version_is_refused_and_says_what_to_do(tmp_pat
     stopped_at(10, "HSIC", path)
     tensors, document = tensorfile.read(path, kind=checkpoint.KIND)
     path.write_bytes(tensorfile.pack(tensors, document | {"version": 2}, version=2))
-    says = r"^'checkpoint' must have version 3\. Got 2\. An older .*Remove it"
+    says = r"^'checkpoint' must have version 4\. Got 2\. An older .*Remove it"
     with pytest.raises(tensorfile.TensorFileError, match=says):
         checkpointed("HSIC", path)
 

@@ -9,7 +9,7 @@ import torch
 import frhsic.dependence
 from frhsic.data import Sensitive
 from frhsic.dependence import EIPM, GDP, HSIC, Adversary, Dependence, DistanceCovariance
-from frhsic.engine.budget import Multipliers
+from frhsic.engine.budget import MOST, Multipliers, divide_by_budgets
 from frhsic.kernels import Gaussian, Linear
 from frhsic.penalty import Penalty, budget_penalty, default_penalty
 
@@ -276,6 +276,17 @@ def test_the_penalty_of_a_budget_is_the_normalised_unbiased_hsic_of_the_score(cl
 # -- the multipliers -----------------------------------------------------------------------------------
 
 
+class ByBudgets(Multipliers):
+    """Multipliers that are told the dependence of each net, the unconstrained one first."""
+
+    def __init__(self, budgets, steps, epochs, *, like):
+        super().__init__([False] + [True] * len(budgets), steps, epochs, most=MOST, like=like)
+        self.budgets = torch.tensor([1.0, *budgets], dtype=torch.float64)
+
+    def update(self, dependence):
+        super().update(*divide_by_budgets(dependence, self.budgets))
+
+
 def by_hand(budgets, steps, history, start):
     """mu <- mu r^gamma, with r = D / (b D_0) within [1/e, e]; the weight is mu r, per b D_0."""
     gamma = min(0.5, 0.02 * steps)
@@ -297,7 +308,7 @@ def test_multipliers_are_moved_as_by_hand(steps):
     budgets = [0.5, 0.1, 1.0]
     rng = np.random.default_rng(steps)
     history = [[0.3 * rng.uniform(0.8, 1.2), *rng.uniform(-0.02, 0.3, 3)] for _ in range(30)]
-    multipliers = Multipliers(budgets, steps, 9, like=torch.zeros(1, dtype=torch.float32))
+    multipliers = ByBudgets(budgets, steps, 9, like=torch.zeros(1, dtype=torch.float32))
     assert multipliers.values == [0.0] * 4
     start = multipliers.mu[1].item()
     assert multipliers.mu.tolist() == [start] * 4
@@ -311,7 +322,7 @@ def test_multipliers_are_moved_as_by_hand(steps):
 
 
 def test_multipliers_rise_above_the_budget_fall_below_it_and_rest_on_it():
-    multipliers = Multipliers([0.5, 0.5, 0.5], 10, 9, like=torch.zeros(1))
+    multipliers = ByBudgets([0.5, 0.5, 0.5], 10, 9, like=torch.zeros(1))
     start = multipliers.mu[1].item()
     for _ in range(5):
         multipliers.update(torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64))
@@ -321,7 +332,7 @@ def test_multipliers_rise_above_the_budget_fall_below_it_and_rest_on_it():
 
 
 def test_multipliers_stay_within_bounds():
-    multipliers = Multipliers([0.1, 0.9], 10_000, 9, like=torch.zeros(1))
+    multipliers = ByBudgets([0.1, 0.9], 10_000, 9, like=torch.zeros(1))
     for _ in range(200):
         multipliers.update(torch.tensor([1.0, 50.0, -1.0], dtype=torch.float64))
     np.testing.assert_allclose(multipliers.mu[1:].numpy(), [1e3, 1e-6], rtol=1e-12)
@@ -330,7 +341,7 @@ def test_multipliers_stay_within_bounds():
 def test_without_dependence_to_share_multipliers_die_out():
     """D_0 at or below zero: no share of it is a limit; r is taken against one, far above what is there."""
     for first in (0.0, -0.01, math.nan):
-        multipliers = Multipliers([0.5], 20, 9, like=torch.zeros(1))
+        multipliers = ByBudgets([0.5], 20, 9, like=torch.zeros(1))
         for _ in range(40):
             multipliers.update(torch.tensor([first, 0.01], dtype=torch.float64))
         assert 0.0 < multipliers.values[1] < 1e-6
@@ -338,7 +349,7 @@ def test_without_dependence_to_share_multipliers_die_out():
 
 
 def test_multipliers_go_back_to_a_state():
-    one, other = (Multipliers([0.5, 0.1], 10, 9, like=torch.zeros(1)) for _ in range(2))
+    one, other = (ByBudgets([0.5, 0.1], 10, 9, like=torch.zeros(1)) for _ in range(2))
     one.update(torch.tensor([0.4, 0.3, 0.2], dtype=torch.float64))
     other.restore(one.state())
     for multipliers in (one, other):
@@ -349,7 +360,7 @@ def test_multipliers_go_back_to_a_state():
 
 
 def test_nothing_is_constrained_for_the_first_tenth_of_the_epochs():
-    multipliers = Multipliers([0.5], 10, 30, like=torch.zeros(1))
+    multipliers = ByBudgets([0.5], 10, 30, like=torch.zeros(1))
     for epoch in range(4):
         multipliers.update(torch.tensor([0.4, 0.4], dtype=torch.float64))
         assert (multipliers.values[1] > 0.0) == (epoch == 3)

@@ -22,6 +22,14 @@ _REST: Final = 0.1  # the share of the epochs before the first update: D_0 must 
 _REACH: Final = math.e  # ratios beyond are taken for this, or the first epochs would decide all
 
 
+def divide_by_budgets(dependence: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return D / (b D_0) of each net and b D_0, for the dependence of each, the unconstrained one first."""
+    limit = budgets * dependence[0]
+    if not bool(dependence[0] > 0):  # nothing to take away
+        limit = torch.ones_like(limit)
+    return dependence / limit, limit
+
+
 class Multipliers:
     """One multiplier for each constraint D <= b, by the ratio r = D / b that is measured after every epoch.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from frhsic._checks import ArgumentError
-from frhsic.engine.budget import MOST, Multipliers
+from frhsic.engine.budget import MOST, Multipliers, divide_by_budgets
 from frhsic.engine.limits import Meter
 from frhsic.engine.nets import Loss, Net, Stack
 from frhsic.engine.options import Options
@@ -135,11 +135,9 @@ class Objective:
     def _follow_budgets(self, multipliers: Multipliers, value: Tensor) -> Measured:
         """Take the dependence of each net, the unconstrained one first."""
         assert self.budgets is not None  # noqa: S101
-        limit = self.budgets * value[0]
-        if not bool(value[0] > 0):  # nothing to take away
-            limit = torch.ones_like(limit)
-        ratio, relative = value / limit, _divide_by_first(value)
+        ratio, limit = divide_by_budgets(value, self.budgets)
         multipliers.update(ratio, limit)
+        relative = _divide_by_first(value)
         of_limit = [None] * len(ratio) if relative[0] is None else ratio.tolist()
         return Measured(relative, of_limit, [*multipliers.values])
 
