@@ -361,6 +361,22 @@ def test_a_limit_out_of_reach_is_a_warning():
         FRHSICClassifier(**{**FAST, "epochs": 4}, limit={"gap": 0.01}).fit(X, y, sensitive_features=s)
 
 
+def test_a_limit_that_leaves_nothing_to_learn_is_a_warning():
+    rng = np.random.default_rng(0)
+    X, s = np.ones((600, 1)), rng.normal(size=600)
+    X[:, 0] += 1e-3 * s  # all that there is to learn from is S
+    y = (s + 0.1 * rng.normal(size=600) > 0).astype(int)
+    for kind, target, constant in ((FRHSICClassifier, y, math.log(2)), (FRHSICRegressor, s, 1.0)):
+        model = kind(**FAST, limit={"gap": 0.001})
+        scalings = model._start(model._task(_inputs(X, target, s)))[1]
+        assert model._task(_inputs(X, target, s)).constant_loss(scalings) == pytest.approx(constant, abs=0.01)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            model.fit(X, target, sensitive_features=s)
+        worse = model.history_[-1]["loss"] > constant
+        assert any("of a constant prediction" in str(one.message) for one in found) == worse
+
+
 def test_a_limit_that_does_not_bind_costs_nothing():
     X, y, s = u_shaped(1_000)
     options = {**FAST, "training": Training(schedule="cosine", limit_fraction=0.0)}

@@ -158,7 +158,7 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             if self._constraint.limit is not None:
                 options = task.limit([self._constraint.limit], scalings)
                 (done,) = task.train(net, scalings, options, path=True)
-                _warn_if_above(done)
+                _warn_if_above(done, task.constant_loss(scalings))
             elif self.lam is None:
                 budget = self._constraint.share
                 done = task.train(net, scalings, replace(task.options, budgets=[budget]), path=True)[1]
@@ -332,23 +332,16 @@ def _name_classes(record: dict[str, Any], classes: NDArray[Any] | None) -> dict[
     return record
 
 
-def _warn_if_above(done: Trained) -> None:
-    """Warn if something is above its limit, or if the loss rose."""
+def _warn_if_above(done: Trained, constant: float) -> None:
+    """Warn if something is above its limit, or the loss above that of a constant prediction."""
     fix = "Train for more epochs, with larger batches, or allow a larger limit."
     above = [f"{one} {fix}" for one in done.reached if one.judged > MET * one.limit]
-    for message in above + _say_if_worse(done, "the limit"):
+    kept = done.history[done.best_epoch].loss
+    if kept > constant:
+        found = f"The loss ended at {kept:.3g}, above the {constant:.3g} of a constant prediction"
+        above.append(f"{found}: the limit leaves nothing to learn from these rows. Allow a larger limit.")
+    for message in above:
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
-
-
-def _say_if_worse(done: Trained, constraint: str) -> list[str]:
-    """Return a message if the loss is above that of the first epoch."""
-    first, kept = done.history[0].loss, done.history[done.best_epoch].loss
-    if not kept > 1.1 * first:
-        return []
-    found = f"The loss ended at {kept:.3g}, above the {first:.3g} of the first epoch"
-    kind = constraint.split()[1]
-    fix = f"Allow a larger {kind}, or train with larger batches."
-    return [f"{found}: {constraint} leaves nothing to learn from these rows. {fix}"]
 
 
 def _warn_if_missed(done: Trained, budget: float) -> None:
@@ -361,5 +354,10 @@ def _warn_if_missed(done: Trained, budget: float) -> None:
         found = f"The model has {done.relative:.3g} of the dependence of the unconstrained one"
         fix = "Train for more epochs, with larger batches, or allow a larger budget."
         messages.append(f"{found}, above its budget of {budget:g}. {fix}")
-    for message in messages + _say_if_worse(done, f"a budget of {budget:g}"):
+    first, kept = done.history[0].loss, done.history[done.best_epoch].loss
+    if kept > 1.1 * first:
+        found = f"The loss ended at {kept:.3g}, above the {first:.3g} of the first epoch"
+        fix = "Allow a larger budget, or train with larger batches."
+        messages.append(f"{found}: a budget of {budget:g} leaves nothing to learn from these rows. {fix}")
+    for message in messages:
         warnings.warn(message, ConvergenceWarning, stacklevel=4)

@@ -94,6 +94,17 @@ class Task:
         limits = Limits(most, score, self.rows.s.names, self._given(), watched)
         return replace(self.options, limits=limits)
 
+    def constant_loss(self, scalings: Scalings) -> float:
+        """Return the least mean loss of a constant prediction on the training rows."""
+        rows = self.scale(self.rows, scalings)
+        w = rows.weights if rows.loss_weights is None else rows.loss_weights
+        w = torch.ones(len(rows), dtype=torch.float64) if w is None else w.double().cpu()
+        y, share = rows.y.double().cpu(), w / w.sum()
+        if self.problem.labels is None:
+            return float(w.mean() * (share @ (y - share @ y).square()))
+        mass = torch.zeros(int(y.max()) + 1, dtype=torch.float64).index_add(0, y.long(), share)
+        return float(-w.mean() * torch.xlogy(mass, mass).sum())
+
     def _given(self) -> list[float] | None:
         """Return the codes of y within which the penalty is taken; None for all rows together."""
         assert self.options.penalty is not None  # noqa: S101
