@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,6 +98,13 @@ def parse_float(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def check_only_one(given: Mapping[str, object]) -> None:
+    """Raise ArgumentError if more than one of these options is given."""
+    flags = [flag for flag, value in given.items() if value is not None]
+    if len(flags) > 1:
+        raise ArgumentError(flags[0], f"come without {flags[1]}", "both", "Leave one of them out.")
 
 
 def parse_floats(flag: str, text: str, example: str) -> list[float]:

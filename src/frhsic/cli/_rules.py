@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from frhsic._checks import ArgumentError
 from frhsic._text import cell, number, quote, share
-from frhsic.cli._options import parse_floats
+from frhsic.cli._options import check_only_one, parse_floats
 
 if TYPE_CHECKING:
     import frhsic.selection
@@ -30,10 +30,7 @@ _RULES = {  # functions of frhsic.selection
 
 def parse_grid(budgets: str | None, limits: str | None, lams: str | None) -> dict[str, Any]:
     """Return one of them from the weakest to the strongest; none: the budgets of the library."""
-    given = {"--budgets": budgets, "--limits": limits, "--lams": lams}
-    flags = [flag for flag, text in given.items() if text is not None]
-    if len(flags) > 1:
-        raise ArgumentError(flags[0], f"come without {flags[1]}", "both", "Leave one of them out.")
+    check_only_one({"--budgets": budgets, "--limits": limits, "--lams": lams})
     if limits is not None:
         return {"limits": _parse_limits(limits)}
     if lams is not None:

@@ -71,13 +71,7 @@ def train(
     table = TrainingTable(
         file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
     )
-    flags = [
-        flag
-        for flag, given in (("--budget", budget), ("--limit", limit), ("--lam", lam))
-        if given is not None
-    ]
-    if len(flags) > 1:
-        raise ArgumentError(flags[0], f"come without {flags[1]}", "both", "Leave one of them out.")
+    options.check_only_one({"--budget": budget, "--limit": limit, "--lam": lam})
     limits = parse_limit(limit) if limit else None
     if budget is not None and not 0 < budget <= 1:
         must = "lie above 0 and be at most 1: a share of the dependence of a model without penalty"

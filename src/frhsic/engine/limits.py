@@ -210,6 +210,11 @@ class Reached:
         return dict(vars(self))
 
 
+def _count(key: Key, rows: Rows) -> int:
+    """Return on how many of these rows something is measured."""
+    return min(len(rows), _PAIRS if key.measure == "normalized_hsic" else _ROWS)
+
+
 class Meter:
     """Measures all that is limited, always on the same rows, in the same cells of S."""
 
@@ -284,9 +289,9 @@ class Meter:
                     str(key),
                     most[key],
                     float(inside[k, j]),
-                    min(len(trained), _ROWS),
+                    _count(key, trained),
                     None if held_out is None else float(judged[k, j]),
-                    0 if held_out is None else len(self.rows),
+                    0 if held_out is None else _count(key, held_out),
                     float(chance[k, j]),
                 )
                 for j, key in enumerate(limits.keys)

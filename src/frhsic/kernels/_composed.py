@@ -37,12 +37,17 @@ class _Composed(Kernel, ABC):
         """Return the columns that the kernels inside see."""
         return x
 
+    def _learn(self, x: Tensor, weights: Tensor | None) -> Self:  # noqa: ARG002
+        """Return it with what it takes from the rows itself, before the kernels inside see them."""
+        return self
+
     def _combine_each(self, value: Callable[[Kernel], Any]) -> Any:
         return self._combine(*map(value, self._inside.values()))
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        a, b = self._take(a), self._take(b)
-        return self._combine_each(lambda kernel: kernel.gram(a, b))
+        rows = self._take(a)
+        others = rows if b is a else self._take(b)
+        return self._combine_each(lambda kernel: kernel.gram(rows, others))
 
     def diagonal(self, x: Tensor) -> Tensor:
         return self._combine_each(lambda kernel: kernel.diagonal(self._take(x)))
@@ -76,8 +81,9 @@ class _Composed(Kernel, ABC):
             yield from kernel.parts(columns)
 
     def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
-        rows = self._take(x)
-        return replace(self, **{name: kernel.bind(rows, weights) for name, kernel in self._inside.items()})
+        own = self._learn(x, weights)
+        rows = own._take(x)
+        return replace(own, **{name: kernel.bind(rows, weights) for name, kernel in own._inside.items()})
 
     def calibrate(
         self,
@@ -88,8 +94,10 @@ class _Composed(Kernel, ABC):
         freeze: bool = False,
     ) -> Self:
         options: Any = {"weights": weights, "generator": generator, "freeze": freeze}
-        fixed = {name: kernel.calibrate(self._take(x), **options) for name, kernel in self._inside.items()}
-        return replace(self, **fixed)
+        own = self._learn(x, weights)
+        rows = own._take(x)
+        fixed = {name: kernel.calibrate(rows, **options) for name, kernel in own._inside.items()}
+        return replace(own, **fixed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,11 +384,6 @@ class OnRanks(_Composed):
     def _combine(self, *values: Any) -> Any:
         return values[0]
 
-    def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the Gram matrix of the ranks, shape ``(..., n, m)``."""
-        rows = self._take(a)
-        return self.kernel.gram(rows, rows if b is a else self._take(b))
-
     @property
     def fixed(self) -> bool:
         """Whether ranks are those of fixed rows, and the kernel inside is fixed."""
@@ -395,29 +398,10 @@ class OnRanks(_Composed):
         """Yield the kernel itself: the one inside does not see columns but their ranks."""
         yield self, columns
 
-    def _ranked(self, x: Tensor, weights: Tensor | None) -> Self:
+    def _learn(self, x: Tensor, weights: Tensor | None) -> Self:
         if self._places is not None:
             return self
         return replace(self, _places=_find_places(x.detach().reshape(-1, x.shape[-1]), weights))
-
-    def bind(self, x: Tensor, weights: Tensor | None = None) -> Self:
-        """Return it with the ranks of these rows, and the kernel inside bound to them."""
-        ranked = self._ranked(x, weights)
-        return replace(ranked, kernel=self.kernel.bind(ranked._take(x), weights))
-
-    def calibrate(
-        self,
-        x: Tensor,
-        *,
-        weights: Tensor | None = None,
-        generator: torch.Generator | None = None,
-        freeze: bool = False,
-    ) -> Self:
-        """Return it with the ranks of these rows, and the kernel inside calibrated on them."""
-        ranked = self._ranked(x, weights)
-        rows = ranked._take(x)
-        inside = self.kernel.calibrate(rows, weights=weights, generator=generator, freeze=freeze)
-        return replace(ranked, kernel=inside)
 
 
 def _find_places(x: Tensor, weights: Tensor | None) -> Tensor:
