@@ -601,7 +601,7 @@ def test_every_field_of_training_changes_something(tmp_path):
     assert watched == {"checkpoint", "checkpoint_every", "limit_fraction"}
     assert fit(checkpoint=tmp_path / "file", checkpoint_every=2) == base
     assert fit(limit_fraction=0.5) == base
-    limited = {"limit": {"gap": 0.5}, "epochs": 3, "random_state": 0}
+    limited = {"limit": {"gap": 0.5}, "epochs": 20, "random_state": 0}
     some, none = (
         FRHSICClassifier(**limited, training=Training(limit_fraction=share)).fit(X, y, sensitive_features=s)
         for share in (0.5, 0.0)

@@ -339,7 +339,7 @@ def _warn_if_above(done: Trained, constant: float) -> None:
     kept = done.history[done.best_epoch].loss
     if kept > constant:
         found = f"The loss ended at {kept:.3g}, above the {constant:.3g} of a constant prediction"
-        above.append(f"{found}: the limit leaves nothing to learn from these rows. Allow a larger limit.")
+        above.append(f"{found}: the limit leaves nothing to learn from these rows, or the epochs were too few. {fix}")
     for message in above:
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
