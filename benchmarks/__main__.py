@@ -40,6 +40,7 @@ OTHERS = {
     "budgets": "paper.budgets",
     "penalties": "paper.penalties",
     "limits": "paper.limits",
+    "trees": "paper.trees",
     "path": "speed.path",
     "baselines": "paper.baselines",
     "postgres": "scale.postgres",

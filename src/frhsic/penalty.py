@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from frhsic._checks import ArgumentError
 from frhsic._text import list_names
-from frhsic.data import Label, Sensitive, check_length, split_labels
+from frhsic.data import Kind, Label, Sensitive, check_length, split_labels
 from frhsic.dependence import HSIC, Dependence
-from frhsic.kernels import Delta, Energy, Gaussian, Linear, OnRanks
+from frhsic.kernels import Delta, Energy, Gaussian, Kernel, Linear, OnRanks
 from frhsic.numerics._centering import Estimator
 
 __all__ = ["Penalty"]
@@ -430,15 +430,31 @@ def limit_penalty(s: Sensitive, *, weighted: bool, classes: bool) -> PenaltySum:
     # No weighted unbiased estimator is derived, and a prediction has no bound.
     estimator: Estimator = "biased" if weighted or not classes else "unbiased"
     pairs = []
-    for name, kind in zip(s.names, s.kinds, strict=True):
-        kernel_s = OnRanks(Gaussian(_RANKS)) if kind == "continuous" else Delta()
-        columns = None if len(s.names) == 1 else [name]
+    for columns, kernel_s in _on_ranks(s):
         for factor, measure in (
             (_MEANS, HSIC(Linear(), kernel_s)),
             (1.0, HSIC(Energy(), kernel_s, estimator=estimator)),
         ):
             pairs.append((factor, Penalty(measure, on=on, columns=columns)))
     return _sum(pairs)
+
+
+def score_penalty(s: Sensitive, *, classes: bool) -> PenaltySum:
+    """Return HSIC of the score over all rows: what boosting lowers where no penalty is chosen.
+
+    A Gaussian kernel on the score sees decisions as well as means; its bandwidth is that of a model without
+    a penalty, so that a score that shrinks has less of it.
+    """
+    on: On = "probability" if classes else "prediction"
+    measures = [(columns, HSIC(Gaussian("median"), kernel_s)) for columns, kernel_s in _on_ranks(s)]
+    return _sum([(1.0, Penalty(measure, on=on, columns=columns)) for columns, measure in measures])
+
+
+def _on_ranks(s: Sensitive) -> list[tuple[list[str] | None, Kernel]]:
+    """Return each column of S with a kernel that no tail and no monotone transform changes."""
+    kernels: dict[Kind, Kernel] = {"continuous": OnRanks(Gaussian(_RANKS)), "categorical": Delta()}
+    pairs = zip(s.names, s.kinds, strict=True)
+    return [(None if len(s.names) == 1 else [name], kernels[kind]) for name, kind in pairs]
 
 
 def _unit(x: Tensor) -> Tensor:

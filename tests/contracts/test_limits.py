@@ -126,7 +126,7 @@ def test_no_row_limit_fraction_is_trained_on():
 
 
 def _inputs(X, y, s):
-    from frhsic.estimators._inputs import Inputs
+    from frhsic.estimators.inputs import Inputs
 
     return Inputs(X, y, s, None)
 

@@ -33,6 +33,7 @@ from frhsic.data._sensitive import Kind as Kind
 from frhsic.data._sensitive import Label as Label
 from frhsic.data._sensitive import Sensitive
 from frhsic.data._sensitive import check_finite as check_finite
+from frhsic.data._take import take_rows as take_rows
 from frhsic.data._to_sensitive import to_sensitive
 
 __all__ = ["Sensitive", "to_matrix", "to_sensitive", "to_weights"]

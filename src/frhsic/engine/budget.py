@@ -30,6 +30,22 @@ def divide_by_budgets(dependence: Tensor, budgets: Tensor) -> tuple[Tensor, Tens
     return dependence / limit, limit
 
 
+def describe_share(relative: float | None, budget: float, losses: tuple[float, float], fix: str) -> list[str]:
+    """Return that a share is above its budget, or that the loss rose from that of the start."""
+    if relative is None:
+        nothing = "The unconstrained model shows no dependence on these rows: a share of it means nothing."
+        return [f"{nothing} Pass lam=0."]
+    missed = []
+    if relative > MET * budget:
+        found = f"The model has {relative:.3g} of the dependence of the unconstrained one"
+        missed.append(f"{found}, above its budget of {budget:g}. {fix}")
+    first, kept = losses
+    if kept > 1.1 * first:
+        found = f"The loss ended at {kept:.3g}, above the {first:.3g} of its beginning"
+        missed.append(f"{found}: a budget of {budget:g} leaves nothing to learn from these rows. {fix}")
+    return missed
+
+
 class Multipliers:
     """One multiplier for each constraint D <= b, by the ratio r = D / b that is measured after every epoch.
 

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive, split_labels
 from frhsic.dependence import GDP, HSIC, Dependence, ScoreGap
+from frhsic.engine.budget import MET
 from frhsic.engine.rows import Rows
 from frhsic.numerics._cells import Cells
-from frhsic.penalty import MIN_ROWS
+from frhsic.penalty import MIN_ROWS, Penalty, PenaltySum
 
 # Rows whose 2 n^(1/3) ranges are ten: the most that laws of scores are compared in along a column of S.
 _UNITS: Final = 125.0
@@ -37,6 +38,7 @@ class Key(NamedTuple):
 
 
 Score: TypeAlias = Callable[[Tensor], Tensor]
+Scores: TypeAlias = Callable[[Tensor], Tensor]  # of rows of x, (..., n, k) in the unit that people read
 _WORDS: Final = {
     "gap": "Gap of the score",
     "gdp": "Mean gap of the score (GDP)",
@@ -83,7 +85,7 @@ def make_measure(key: Key, *, weighted: bool) -> Dependence:
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """What each net of a stack may have at most, in the unit of the score.
+    """What each model of a stack may have at most, in the unit of the score.
 
     Attributes
     ----------
@@ -131,15 +133,19 @@ class _Part:
     measure: Dependence
     orders: list[Tensor] = field(default_factory=list)
 
-    def value(self, score: Tensor) -> tuple[float, float]:
-        """Return the dependence of one column of scores ``(n,)``, less what chance adds, and what that is."""
+    def value(self, score: Tensor, chance: float | None = None) -> tuple[float, float]:
+        """Return the dependence of one column of scores ``(n,)``, less what chance adds, and what that is.
+
+        ``chance`` is that of scores much like these, where it is known.
+        """
         z = (score if self.rows is None else score[self.rows])[:, None]
         value = float(self.measure(z, self.s, self.weights))
         if not self.orders:
             return value, 0.0
-        w = self.weights
-        drawn = [float(self.measure(z, self.s[o], None if w is None else w[o])) for o in self.orders]
-        chance = sum(drawn) / len(drawn)
+        if chance is None:
+            w = self.weights
+            drawn = [float(self.measure(z, self.s[o], None if w is None else w[o])) for o in self.orders]
+            chance = sum(drawn) / len(drawn)
         return value - chance if isinstance(self.measure, HSIC) else without_chance(value, chance), chance
 
 
@@ -215,6 +221,37 @@ def _count(key: Key, rows: Rows) -> int:
     return min(len(rows), _PAIRS if key.measure == "normalized_hsic" else _ROWS)
 
 
+def describe_missed(reached: Sequence[Reached], kept: float, constant: float, fix: str) -> list[str]:
+    """Return what a model has above its limits, or its loss above that of a constant prediction."""
+    above = [f"{one} {fix}" for one in reached if one.judged > MET * one.limit]
+    if kept > constant:
+        found = f"The loss ended at {kept:.3g}, above the {constant:.3g} of a constant prediction"
+        why = "the limit leaves nothing to learn from these rows, or the training was too short"
+        above.append(f"{found}: {why}. {fix}")
+    return above
+
+
+def find_labels(penalty: Penalty | PenaltySum, labels: Tensor | None) -> list[float] | None:
+    """Return the codes of y within which a penalty is taken; None for all rows together."""
+    given = [term.given for _, term in penalty.pairs]
+    if labels is None or None in given:
+        return None
+    known = labels.unique().tolist()
+    named = {code for one in given for code in (one["y"] if isinstance(one, Mapping) else known)}
+    return sorted(map(float, named))
+
+
+def scores_of(net: nn.Module, score: Score) -> Scores:
+    """Return the scores of rows as a net has them, computed in pieces."""
+
+    @torch.no_grad()
+    def evaluate(x: Tensor) -> Tensor:
+        net.eval()
+        return score(torch.cat([net(part)[1] for part in x.split(65_536)], dim=-2).double().cpu())
+
+    return evaluate
+
+
 class Meter:
     """Measures all that is limited, always on the same rows, in the same cells of S."""
 
@@ -223,6 +260,7 @@ class Meter:
         chosen = torch.randperm(len(rows), generator=generator)[:_ROWS].to(rows.x.device)
         self.limits, self.rows = limits, rows[chosen]
         self._parts = {key: self._make_parts(key, generator) for key in limits.keys}
+        self._chances: list[float] = []  # of the last measurement
 
     def _make_parts(self, key: Key, generator: torch.Generator) -> list[_Part]:
         rows, labels = self.rows, self.limits.labels
@@ -257,32 +295,37 @@ class Meter:
             raise ArgumentError("sensitive_features", must, "a single value, or too few rows", fix)
         return parts
 
-    def measure(self, net: nn.Module) -> Tensor:
-        """Return the largest value of each key, for each net of a stack: shape ``(nets, keys)``."""
-        return self._measure(net)[0]
+    def measure(self, evaluate: Scores, *, fresh: bool = True) -> Tensor:
+        """Return the largest value of each key, for each model of a stack: shape ``(models, keys)``.
 
-    @torch.no_grad()
-    def _measure(self, net: nn.Module) -> tuple[Tensor, Tensor]:
+        Most of the time goes into what chance adds; without ``fresh`` that of the last measurement is taken.
+        """
+        return self._measure(evaluate, fresh=fresh)[0]
+
+    def _measure(self, evaluate: Scores, *, fresh: bool = True) -> tuple[Tensor, Tensor]:
         """Return the largest values, and the largest that chance adds."""
-        net.eval()
-        pieces = [net(x)[1] for x in self.rows.x.split(65_536)]
-        scores = self.limits.score(torch.cat(pieces, dim=-2).double().cpu())
+        scores = evaluate(self.rows.x)
         scores = scores.reshape(-1, *scores.shape[-2:])
+        known = iter([] if fresh else self._chances)
         found = [
-            [[part.value(z) for part in self._parts[key] for z in one.mT] for key in self.limits.keys]
+            [
+                [part.value(z, next(known, None)) for part in self._parts[key] for z in one.mT]
+                for key in self.limits.keys
+            ]
             for one in scores
         ]
+        self._chances = [chance for row in found for pairs in row for _, chance in pairs]
         values, chances = (
             [[max((pair[k] for pair in pairs), default=0.0) for pairs in row] for row in found]
             for k in (0, 1)
         )
         return torch.tensor(values, dtype=torch.float64), torch.tensor(chances, dtype=torch.float64)
 
-    def report(self, net: nn.Module, trained: Rows) -> list[tuple[Reached, ...]]:
-        """Return what each net of a stack has of each thing that it is limited in."""
+    def report(self, evaluate: Scores, trained: Rows) -> list[tuple[Reached, ...]]:
+        """Return what each model of a stack has of each thing that it is limited in."""
         limits, held_out = self.limits, self.limits.watched
-        judged, chance = self._measure(net)
-        inside = judged if held_out is None else Meter(limits, trained).measure(net)
+        judged, chance = self._measure(evaluate)
+        inside = judged if held_out is None else Meter(limits, trained).measure(evaluate)
         return [
             tuple(
                 Reached(

@@ -18,7 +18,7 @@ from frhsic._progress import Progress
 from frhsic.data import Label
 from frhsic.engine import checkpoint
 from frhsic.engine.guards import Guards, check_labels
-from frhsic.engine.limits import Reached
+from frhsic.engine.limits import Reached, scores_of
 from frhsic.engine.nets import Loss, Net, Stack
 from frhsic.engine.objective import Measured, Objective
 from frhsic.engine.options import Options
@@ -108,7 +108,8 @@ class Run:
         histories = map(tuple, self.histories)
         reached: Sequence[tuple[Reached, ...]] = [()] * self.count
         if self.objective.meter is not None:
-            reached = self.objective.meter.report(Stack(nets), self.rows)
+            meter = self.objective.meter
+            reached = meter.report(scores_of(Stack(nets), meter.limits.score), self.rows)
         return list(map(Trained, nets, histories, penalties, epochs, ratios, reached))
 
     def train_epoch(self, epoch: int, bar: Progress) -> list[Record]:

@@ -21,25 +21,26 @@ from torch import Tensor, nn
 
 from frhsic._checks import ArgumentError
 from frhsic.data import Label, check_aligned, to_generator
-from frhsic.engine.budget import MET
-from frhsic.engine.limits import read_limit
+from frhsic.engine.budget import describe_share
+from frhsic.engine.limits import describe_missed, read_limit
 from frhsic.engine.nets import Net, encoded_width, make_net
 from frhsic.engine.options import Options, Training
 from frhsic.engine.record import Record, Trained
 from frhsic.engine.rows import MIN_BATCH, Rows
 from frhsic.engine.run import own_randomness
 from frhsic.engine.train import Passes
-from frhsic.estimators._inputs import Constraint, Inputs, read_x, recode
 from frhsic.estimators._parameters import check_parameters, check_partial
 from frhsic.estimators._scaling import Scalings, fit_sensitive
-from frhsic.estimators._task import (
-    Problem,
-    Task,
-    choose_default,
+from frhsic.estimators._task import Problem, Task, choose_default
+from frhsic.estimators.inputs import (
+    Constraint,
+    Inputs,
     choose_penalty,
     choose_share,
     hold_out,
     make_rows,
+    read_x,
+    recode,
 )
 from frhsic.penalty import Penalty, PenaltySum
 
@@ -153,19 +154,24 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             few = "the dependence on sensitive features of so few is mostly chance"
             acts = f"{self._constraint} acts on chance too. Pass more rows, hundreds if there are."
             warnings.warn(f"'X' has {n} rows to train on: {few}, and {acts}", stacklevel=3)
+        missed: list[str] = []
         with own_randomness(task.generator, task.device):
             net, scalings = self._start(task)
             if self._constraint.limit is not None:
                 options = task.limit([self._constraint.limit], scalings)
                 (done,) = task.train(net, scalings, options, path=True)
-                _warn_if_above(done, task.constant_loss(scalings))
+                kept = done.history[done.best_epoch].loss
+                missed = describe_missed(done.reached, kept, task.constant_loss(scalings), _longer("limit"))
             elif self.lam is None:
                 budget = self._constraint.share
                 done = task.train(net, scalings, replace(task.options, budgets=[budget]), path=True)[1]
-                _warn_if_missed(done, budget)
+                losses = done.history[0].loss, done.history[done.best_epoch].loss
+                missed = describe_share(done.relative, budget, losses, _longer("budget"))
             else:
                 lams = [float(self.lam)]
                 (done,) = task.train(net, scalings, replace(task.options, lams=lams), path=False)
+        for message in missed:
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
         self._keep(task, scalings, done)
         self.__dict__.pop("_stream", None)
         return self
@@ -214,7 +220,15 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         x = read_x(inputs.X)
         problem = self._problem(x, inputs)
         check_aligned(**inputs.columns)
-        return problem, make_rows(x, problem, inputs, self._constraint, later=later)
+        return problem, make_rows(
+            x,
+            x if problem.y is None else problem.y,
+            inputs,
+            self._constraint,
+            labels=problem.labels,
+            class_weights=problem.class_weights,
+            later=later,
+        )
 
     def _task(self, inputs: Inputs) -> Task:
         """Convert and check the arguments of ``fit``, and hold out rows."""
@@ -241,7 +255,7 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             n = min(fewest, int(self.batch_size))
             penalty = choose_default(problem, rows, constraint, self.encoder, n)
         else:
-            penalty = choose_penalty(self.penalty, problem, constraint)
+            penalty = choose_penalty(self.penalty, None if problem.y is None else problem.classes, constraint)
         options = Options(
             penalty,
             epochs=int(self.epochs),
@@ -332,32 +346,5 @@ def _name_classes(record: dict[str, Any], classes: NDArray[Any] | None) -> dict[
     return record
 
 
-def _warn_if_above(done: Trained, constant: float) -> None:
-    """Warn if something is above its limit, or the loss above that of a constant prediction."""
-    fix = "Train for more epochs, with larger batches, or allow a larger limit."
-    above = [f"{one} {fix}" for one in done.reached if one.judged > MET * one.limit]
-    kept = done.history[done.best_epoch].loss
-    if kept > constant:
-        found = f"The loss ended at {kept:.3g}, above the {constant:.3g} of a constant prediction"
-        above.append(f"{found}: the limit leaves nothing to learn from these rows, or the epochs were too few. {fix}")
-    for message in above:
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
-
-
-def _warn_if_missed(done: Trained, budget: float) -> None:
-    """Warn if the dependence that is left is above the budget, or if the loss rose."""
-    messages = []
-    if done.relative is None:
-        nothing = "The unconstrained model shows no dependence on these rows: a share of it means nothing."
-        messages.append(f"{nothing} Pass lam=0.")
-    elif done.relative > MET * budget:
-        found = f"The model has {done.relative:.3g} of the dependence of the unconstrained one"
-        fix = "Train for more epochs, with larger batches, or allow a larger budget."
-        messages.append(f"{found}, above its budget of {budget:g}. {fix}")
-    first, kept = done.history[0].loss, done.history[done.best_epoch].loss
-    if kept > 1.1 * first:
-        found = f"The loss ended at {kept:.3g}, above the {first:.3g} of the first epoch"
-        fix = "Allow a larger budget, or train with larger batches."
-        messages.append(f"{found}: a budget of {budget:g} leaves nothing to learn from these rows. {fix}")
-    for message in messages:
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+def _longer(what: str) -> str:
+    return f"Train for more epochs, with larger batches, or allow a larger {what}."

@@ -16,8 +16,8 @@ from frhsic.data import check_aligned, to_vector, to_weights
 from frhsic.engine.nets import binary_cross_entropy, cross_entropy, squared_error
 from frhsic.engine.options import Training
 from frhsic.estimators._base import BaseModel
-from frhsic.estimators._inputs import Inputs, read_class_weights, read_classes, read_target, settle_classes
 from frhsic.estimators._task import Problem
+from frhsic.estimators.inputs import Inputs, read_class_weights, read_classes, read_target, settle_classes
 from frhsic.penalty import Penalty, PenaltySum
 
 

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from frhsic.engine.options import check_path
 from frhsic.engine.run import own_randomness
 from frhsic.estimators._base import BaseModel
-from frhsic.estimators._inputs import Inputs
 from frhsic.estimators._models import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor
+from frhsic.estimators.inputs import Inputs
 
 Model = TypeVar("Model", FRHSICClassifier, FRHSICRegressor, FRHSICEncoder)
 

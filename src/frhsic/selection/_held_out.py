@@ -7,17 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import narwhals as nw
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.model_selection import train_test_split
-from sklearn.utils import _safe_indexing
-from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.data import Sensitive, check_aligned, to_sensitive, to_weights
+from frhsic.data import Sensitive, check_aligned, take_rows, to_sensitive, to_weights
 
 _FEWEST: Final = 20  # held-out rows
 
@@ -98,25 +94,12 @@ def _split(rows: Rows, s: Sensitive, share: float, *, stratify: bool, seed: int)
             got = f"a single value of '{name}' in all {len(held)}"
             fix = "Leave the column out, or hold out more rows."
             raise ArgumentError("sensitive_features", "vary among the held-out rows", got, fix)
-    kept = Rows(*(_take(part, train) for part in (rows.x, rows.y, rows.s, rows.w)))
-    return kept, Rows(_take(rows.x, held), _take(rows.y, held), held_s, _take(rows.w, held))
+    kept = Rows(*(take_rows(part, train) for part in (rows.x, rows.y, rows.s, rows.w)))
+    return kept, Rows(take_rows(rows.x, held), take_rows(rows.y, held), held_s, take_rows(rows.w, held))
 
 
 def _count(x: Any) -> int:
     return int(x.shape[0]) if issparse(x) else len(x)
-
-
-def _take(x: Any, rows: NDArray[np.int64]) -> Any:
-    """Return rows of any accepted input."""
-    if x is None:
-        return None
-    if isinstance(x, Mapping):
-        return {name: _take(column, rows) for name, column in x.items()}
-    if isinstance(x, Tensor | Sensitive):
-        return x[torch.from_numpy(rows)]
-    if nw.dependencies.is_pyarrow_table(x) or nw.dependencies.is_pyarrow_chunked_array(x):
-        return x.take(rows)  # which scikit-learn 1.6 cannot index
-    return _safe_indexing(x, rows)
 
 
 def _check_count(rows: int, verb: str, fix: str) -> None:

@@ -1,10 +1,13 @@
-"""Reading of the arguments of ``fit``: X, S, classes and their weights."""
+"""Reading of the arguments of ``fit``: X, S, classes, weights, the penalty; rows that are held out."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
+import math
+import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import narwhals as nw
@@ -17,12 +20,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.data import Label, Sensitive, check_length, to_matrix, to_sensitive
+from frhsic.data import Label, Sensitive, check_length, split_labels, to_matrix, to_sensitive, to_weights
 from frhsic.engine.budget import BUDGET
-from frhsic.engine.limits import Key, write_limit
-from frhsic.engine.rows import MIN_BATCH
+from frhsic.engine.limits import Key, read_limit, write_limit
+from frhsic.engine.options import Training
+from frhsic.engine.rows import MIN_BATCH, Rows
+from frhsic.penalty import Penalty, PenaltySum
 
 _MOST_CATEGORIES: Final = 100
+HELD_OUT, ENOUGH = 0.2, 2_000  # the share of the rows held out for limits, from so many on
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +45,34 @@ class Inputs:
     def columns(self) -> dict[str, Any]:
         """The arguments that must have the same rows, by name."""
         return {name: getattr(self, name) for name in ("X", "y", "sensitive_features", "sample_weight")}
+
+
+def check_constraint(model: Any) -> None:
+    """Raise ArgumentError unless at most one of ``budget``, ``limit`` and ``lam`` is given, as it may be."""
+    lam, budget = model.lam, model.budget
+    if budget is not None and lam is not None:
+        got = f"budget={budget!r} and lam={lam!r}"
+        raise ArgumentError("budget", "be None where 'lam' is given", got, "Leave one of them out.")
+    if model.limit is not None:
+        if budget is not None or lam is not None:
+            got = f"limit={model.limit!r}, budget={budget!r} and lam={lam!r}"
+            must = "be None where 'lam' or 'budget' is given"
+            raise ArgumentError("limit", must, got, "Leave all but one of them out.")
+        if not hasattr(model, "predict"):
+            must = "be None for a model without a score"
+            raise ArgumentError("limit", must, repr(model.limit), "Pass a budget.")
+        read_limit(model.limit)
+    if lam is not None and (not is_number(lam) or not 0 <= lam < math.inf):
+        fix = "Pass 0 to train without a penalty."
+        raise ArgumentError("lam", "be a non-negative number", repr(lam), fix)
+    if budget is not None and (not is_number(budget) or not 0 < budget <= 1):
+        must = "lie above 0 and be at most 1: a share of the dependence of the unconstrained model"
+        raise ArgumentError("budget", must, repr(budget), "Try 0.1, or lam=0 to train without a penalty.")
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a real number; a boolean is none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -209,3 +243,80 @@ def read_class_weights(
         must = "hold non-negative numbers, not all zero"
         raise ArgumentError("class_weight", must, "others", "Correct them.")
     return torch.from_numpy(by_class[codes])
+
+
+def make_rows(
+    x: Tensor,
+    y: Tensor,
+    inputs: Inputs,
+    constraint: Constraint,
+    *,
+    labels: Tensor | None,
+    class_weights: Tensor | None,
+    later: bool = False,
+) -> Rows:
+    """Return the rows of positive weight; S may be constant in a later part of them."""
+    s = read_sensitive(inputs.sensitive_features, len(x), constraint, later=later)
+    weights = to_weights(inputs.sample_weight, n_rows=len(x))
+    rows = Rows(x, y, s, weights, class_weights, labels)
+    if weights is not None and bool((weights == 0).any()):
+        rows = rows[(weights > 0).nonzero().squeeze(-1)]
+        varies = rows.s is None or bool((rows.s.values != rows.s.values[0]).any(dim=0).all())
+        if constraint.penalised and not varies and not later:
+            must = "vary among the rows of positive weight"
+            fix = "Give weight to rows in which it differs."
+            raise ArgumentError("sensitive_features", must, "a single value", fix)
+    if rows.weights is not None and bool((rows.weights == rows.weights[0]).all()):
+        rows = replace(rows, weights=None)  # equal weights are none, which every estimator takes
+    if rows.weights is None:
+        return rows
+    by_class = 1.0 if rows.loss_weights is None else rows.loss_weights
+    return replace(rows, loss_weights=rows.weights * by_class)
+
+
+def hold_out(rows: Rows, fraction: float, least: int, generator: torch.Generator) -> tuple[Rows, Rows]:
+    """Return training rows and held-out rows, at random, with the same share of each class."""
+    n = len(rows)
+    held = round(fraction * n)
+    if held < least or n - held < least:
+        must = f"have enough rows to hold out {least} for early stopping and to train on as many"
+        fix = "Use early_stopping=False, more rows, or another Training(validation_fraction=...)."
+        raise ArgumentError("X", must, f"{n}, of which {held} would be held out", fix)
+    order = torch.randperm(n, generator=generator)
+    if rows.labels is not None:
+        # By the place of a row among those of its class.
+        place = torch.zeros(n, dtype=torch.float64)
+        for label in split_labels(rows.labels[order]).kept:
+            size = len(label.rows)
+            place[label.rows] = (torch.arange(size, dtype=torch.float64) + 0.5) / size
+        order = order[place.argsort(stable=True)]
+    parts = rows[order[held:]], rows[order[:held]]
+    if any(part.loss_weights is not None and not part.loss_weights.sum() > 0 for part in parts):
+        must = "give weight to some of the rows held out for early stopping and to some of the others"
+        fix = "Use early_stopping=False or more rows."
+        raise ArgumentError("class_weight", must, "none in one part", fix)
+    return parts
+
+
+def choose_share(training: Training, n: int) -> float:
+    """Return the share of n rows that is held out for limits."""
+    if training.limit_fraction == "auto":
+        return HELD_OUT if n >= ENOUGH else 0.0
+    return float(training.limit_fraction)
+
+
+def choose_penalty(
+    penalty: Penalty | PenaltySum, classes: NDArray[Any] | None, constraint: Constraint
+) -> Penalty | PenaltySum:
+    """Return a copy of the user's penalty, with codes in the place of classes."""
+    penalty = copy.deepcopy(penalty)
+    on_probability = any(term.on == "probability" for _, term in penalty.pairs)
+    if constraint.penalised and classes is None and on_probability:
+        must = "not be on probabilities where none are predicted"
+        raise ArgumentError("penalty", must, "on='probability'", "Use on='prediction', or a classifier.")
+    if classes is not None:
+        return penalty.relabel({label: float(code) for code, label in enumerate(classes.tolist())})
+    if penalty.needs_y and constraint.penalised:
+        must = "not be given labels of y where y is not a class"
+        raise ArgumentError("penalty", must, "one that is", "Leave 'given' out.")
+    return penalty

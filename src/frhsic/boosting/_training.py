@@ -1,0 +1,159 @@
+"""One training of boosted trees within a budget or a limit, and what was kept of it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from frhsic._progress import Progress
+from frhsic.boosting._backends import Backend, Floats
+from frhsic.boosting._objective import Loss, Objective, Ratio, Round, TablePenalty
+from frhsic.engine.budget import FEASIBLE
+from frhsic.engine.limits import Limits, Meter, Reached, Scores, find_labels
+from frhsic.engine.rows import Rows
+from frhsic.estimators.inputs import Constraint
+from frhsic.penalty import Penalty, PenaltySum
+
+_FRESH: Final = 4  # measurements of a limit between two of what chance adds to it
+PATIENCE: Final = 30  # rounds without a better one, after which early stopping ends
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Rows to train on, and those held out, if there are some; ``x`` of both are numbers of rows."""
+
+    train: Rows
+    held: Rows | None
+
+
+@dataclass(frozen=True)
+class Boosted:
+    """A trained booster, with what was measured on the way and at the end."""
+
+    booster: Any
+    rounds: int
+    history: tuple[Round, ...]
+    relative: float | None
+    reached: tuple[Reached, ...]
+    losses: tuple[float, float]
+    """The loss of the constant prediction, and that of the booster, on the training rows."""
+
+
+class EarlyStop:
+    """Remembers the round with the least loss on held-out rows among those within the limit."""
+
+    def __init__(self) -> None:
+        self.best: tuple[float, int] | None = None
+        self.stopped = False
+
+    def judge(self, rounds: int, loss: float, *, feasible: bool) -> None:
+        """Take what was found after so many rounds."""
+        if feasible and (self.best is None or loss < self.best[0]):
+            self.best = (loss, rounds)
+        self.stopped = self.best is not None and rounds - self.best[1] >= PATIENCE
+
+
+def boost(
+    backend: Backend,
+    parts: Parts,
+    penalty: Penalty | PenaltySum,
+    constraint: Constraint,
+    *,
+    early_stopping: bool,
+) -> Boosted:
+    """Train without a penalty, then with it: the least loss among boosters within the budget or the limit."""
+    settings, train, held = backend.settings, parts.train, parts.held
+    classes = settings.classes
+    assert train.s is not None  # noqa: S101
+    loss = Loss.of(train, classes)
+    plain = loss.read(backend.predict_raw(backend.train_plain(), backend.data.x))
+    weights = torch.ones(len(train)) if train.weights is None else train.weights
+    table = TablePenalty(penalty, loss, train.s, weights, plain)
+    meter = None if constraint.limit is None else _meter(parts, penalty, constraint.limit)
+    objective = Objective(
+        loss,
+        table,
+        settings.learning_rate,
+        plain=plain,
+        lam=constraint.lam,
+        budget=None if meter is not None or constraint.lam is not None else constraint.share,
+        ratio=None if meter is None else _ratio(meter, loss),
+    )
+    held_loss = None if held is None else Loss.of(held, classes, loss)
+    stop = EarlyStop() if early_stopping else None
+
+    def judge(rounds: int, value: float, other: Tensor | None) -> None:
+        if stop is None or held_loss is None or other is None or rounds == 0:
+            return
+        last = objective.last
+        penalised = constraint.lam * value if constraint.lam is not None else 0.0
+        feasible = last is None or last <= FEASIBLE
+        stop.judge(rounds, held_loss.mean(other) + penalised, feasible=feasible)
+
+    with Progress("boosting", settings.rounds) as bar:
+
+        def step(raw: Floats, other: Floats | None) -> tuple[Floats, Floats]:
+            watched = None if other is None else loss.read(other)
+            gradient, hessian = objective.step(loss.read(raw), watched)
+            judge(len(objective.history) - 1, objective.history[-1].penalty, watched)
+            return gradient.numpy(), hessian.numpy()
+
+        def after(_: int, __: Floats | None) -> bool:
+            bar.advance()
+            return stop is not None and stop.stopped
+
+        grown = backend.train(step, after)
+    rounds = len(objective.history)
+    if stop is not None and stop.best is not None:
+        rounds = stop.best[1]
+    booster = backend.finish(grown, rounds)
+    raw = loss.read(backend.predict_raw(booster, backend.data.x))
+    reached: tuple[Reached, ...] = ()
+    if meter is not None:
+        other = None if held is None else loss.read(backend.predict_raw(booster, backend.data.held_x))
+        (reached,) = meter.report(_evaluate(loss, raw, other), train)
+    return Boosted(
+        booster,
+        rounds,
+        tuple(objective.history),
+        objective.relative(raw) if objective.budget is not None else None,
+        reached,
+        (loss.constant(), loss.mean(raw)),
+    )
+
+
+def _meter(parts: Parts, penalty: Penalty | PenaltySum, limit: Any) -> Meter:
+    """Return what measures the limits: on the held-out rows, if there are some."""
+    train, held = parts.train, parts.held
+    assert train.s is not None  # noqa: S101
+    labels = find_labels(penalty, train.labels)
+    limits = Limits([limit], torch.as_tensor, train.s.names, labels, held)
+    return Meter(limits, train if held is None else held)
+
+
+def _evaluate(loss: Loss, raw: Tensor, held: Tensor | None) -> Scores:
+    """Return a function of numbers of rows: their scores, in the unit that people read."""
+    both = raw if held is None else torch.cat([raw, held])
+
+    def evaluate(x: Tensor) -> Tensor:
+        return loss.scores(both[x[:, 0].long()])
+
+    return evaluate
+
+
+def _ratio(meter: Meter, loss: Loss) -> Ratio:
+    """Return a function of raw scores: the largest measured value over its limit."""
+    count = itertools.count()
+
+    def ratio(raw: Tensor, held: Tensor | None) -> float:
+        if held is None and meter.limits.watched is not None:
+            return 0.0  # before the first round, when all scores are equal
+        turn = next(count)
+        fresh = turn < _FRESH or turn % _FRESH == 0  # scores change most at the start
+        return float(meter.limits.divide(meter.measure(_evaluate(loss, raw, held), fresh=fresh))[0])
+
+    return ratio
