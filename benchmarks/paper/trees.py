@@ -13,12 +13,12 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks._pool import spread
-from benchmarks._protocol import CACHE, SEEDS, Array, Split, paper_split, split_of
+from benchmarks._protocol import CACHE, SEEDS, Array, Split, split_of
 from benchmarks._record import RESULTS, Runs
 from benchmarks.paper.sweep import gaps, measured
 from frhsic import GDP, FRHSICClassifier
 from frhsic.boosting import FRHSICBoostingClassifier
-from frhsic.datasets import fetch_acs_income, fetch_compas, make_preprocessor
+from frhsic.datasets import fetch_acs_income, fetch_compas, make_preprocessor, paper_split
 from frhsic.estimators import fit_path
 
 NAME = "trees.json"
@@ -87,7 +87,8 @@ def fit_all(cell: Cell, data: Split) -> list[tuple[dict[str, Any], Any, float]]:
     for name, values in (("budgets", list(BUDGETS)), ("limits", [{"gap": one} for one in LIMITS])):
         start = time.perf_counter()
         estimator = FRHSICClassifier(random_state=seed)
-        path = fit_path(estimator, data.x, data.y, sensitive_features=data.s, **{name: values})
+        grid: Any = {name: values}
+        path = fit_path(estimator, data.x, data.y, sensitive_features=data.s, **grid)
         seconds = (time.perf_counter() - start) / len(path)
         settings = [{name[:-1]: value} for value in values]
         if name == "budgets":

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.boosting._backends import Backend, Data, Floats, Name, Settings, find_backend
-from frhsic.boosting._objective import Loss, check_penalty
-from frhsic.boosting._training import Boosted, Parts, boost
+from frhsic.boosting._objective import Loss
+from frhsic.boosting._training import Boosted, Parts, boost, choose_penalty_of_trees
 from frhsic.data import check_aligned, take_rows, to_generator, to_vector, to_weights
 from frhsic.engine.budget import describe_share
 from frhsic.engine.limits import describe_missed, read_limit
@@ -34,7 +34,6 @@ from frhsic.estimators.inputs import (
     Constraint,
     Inputs,
     check_constraint,
-    choose_penalty,
     hold_out,
     is_number,
     make_rows,
@@ -42,7 +41,7 @@ from frhsic.estimators.inputs import (
     read_classes,
     read_target,
 )
-from frhsic.penalty import Penalty, PenaltySum, limit_penalty, score_penalty
+from frhsic.penalty import Penalty, PenaltySum
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +126,7 @@ class BaseBooster(BaseEstimator):  # type: ignore[misc]
         engine = library(data, settings, init_model)
         penalty = None
         if constraint.penalised:
-            penalty = self._choose_penalty(parts.train, target.classes)
+            penalty = choose_penalty_of_trees(self.penalty, parts.train, target.classes, constraint)
             done = boost(engine, parts, penalty, constraint, early_stopping=bool(self.early_stopping))
             self._warn(done)
         else:
@@ -158,16 +157,6 @@ class BaseBooster(BaseEstimator):  # type: ignore[misc]
         w = np.ones(len(rows)) if weights is None else weights.double().numpy()
         return Parts(rows, held), Data(train_x, rows.y.double().numpy(), w, held_x)
 
-    def _choose_penalty(self, rows: Rows, classes: NDArray[Any] | None) -> Penalty | PenaltySum:
-        assert rows.s is not None  # noqa: S101
-        if self.penalty is not None:
-            chosen = choose_penalty(self.penalty, classes, self._constraint)
-            check_penalty(chosen, 0 if classes is None else len(classes))
-            return chosen
-        if self._constraint.limit is not None:
-            return limit_penalty(rows.s, weighted=True, classes=classes is not None)
-        return score_penalty(rows.s, classes=classes is not None)
-
     def _keep(self, done: Boosted, rows: Rows, target: _Target, penalty: Penalty | PenaltySum | None) -> None:
         self.booster_ = done.booster
         self.n_iter_ = done.rounds
@@ -193,7 +182,7 @@ class BaseBooster(BaseEstimator):  # type: ignore[misc]
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _check_parameters(self) -> None:
-        check_constraint(self)
+        check_constraint(self.lam, self.budget, self.limit)
         given: dict[str, Any] = self.get_params(deep=False)
         for name, kinds, fix in (
             ("penalty", (Penalty, PenaltySum), "Wrap a measure: Penalty(HSIC(...), on='probability')."),

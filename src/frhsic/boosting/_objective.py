@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +20,9 @@ from frhsic.engine.budget import MOST, Multipliers
 from frhsic.engine.rows import Rows
 from frhsic.penalty import On, Penalty, PenaltySum
 
-PACE: Final = 5  # steps of a network that a round counts for, in the pace of a multiplier
+PACE: Final = 10  # steps of a network that a round counts for, in the pace of a multiplier
 _MOVES: Final = 2  # rounds between two moves of the multiplier
+_NEW: Final = 0.25  # the part of the last ratio in the smoothed one that the multiplier follows
 EVERY: Final = 5  # rounds between two measurements of what is limited, and of the curvature
 _OFTEN: Final = 10  # rounds at the start, when scores change most, in each of which the curvature is measured
 # Raw scores of the training rows and of the held-out rows to the largest measured value over its limit.
@@ -309,12 +311,12 @@ class Objective:
         self.lam, self.budget, self.ratio = lam, budget, ratio
         self.before = penalty.evaluate(plain, curved=False).value
         unit = self.before if self.before > 0 else 1.0
-        self._unit = torch.tensor([unit if budget is None else budget * unit], dtype=torch.float64)
-        # What is left of a penalty at a limit may be a hundredth of its unit.
-        most = MOST if ratio is None else 100.0 * MOST
+        self._unit = torch.tensor([unit], dtype=torch.float64)
+        most = 100.0 * MOST  # what is left of a penalty may be a hundredth of its unit
         self._multipliers = Multipliers([True], PACE * _MOVES, 0, most=most, like=self._unit)
         self.last: float | None = None
         """The last ratio of what was measured to what is allowed."""
+        self._smooth = 0.0  # the logarithm of the ratio, over the last rounds
         self._curvature = 0.0
         self.history: list[Round] = []
 
@@ -345,10 +347,14 @@ class Objective:
             return self.lam
         rounds = len(self.history)
         if self.ratio is None:
-            self.last = value / float(self._unit)
+            self.last = value / (float(self._unit) * (self.budget or 1.0))
         elif rounds % EVERY == 0:
             self.last = self.ratio(raw, held)
         assert self.last is not None  # noqa: S101
         if rounds % _MOVES == 0:
-            self._multipliers.update(torch.tensor([self.last], dtype=torch.float64), self._unit)
+            # A round can overshoot, and a weight that answers to it at once would overshoot the other way.
+            now = math.log(min(max(self.last, 0.1), 10.0))
+            self._smooth += _NEW * (now - self._smooth)
+            ratio = torch.tensor([math.exp(self._smooth)], dtype=torch.float64)
+            self._multipliers.update(ratio, self._unit)
         return float(self._multipliers.factors[0])

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from frhsic._progress import Progress
 from frhsic.boosting._backends import Backend, Floats
-from frhsic.boosting._objective import Loss, Objective, Ratio, Round, TablePenalty
+from frhsic.boosting._objective import Loss, Objective, Ratio, Round, TablePenalty, check_penalty
 from frhsic.engine.budget import FEASIBLE
 from frhsic.engine.limits import Limits, Meter, Reached, Scores, find_labels
 from frhsic.engine.rows import Rows
-from frhsic.estimators.inputs import Constraint
-from frhsic.penalty import Penalty, PenaltySum
+from frhsic.estimators.inputs import Constraint, choose_penalty
+from frhsic.penalty import Penalty, PenaltySum, limit_penalty, score_penalty
 
 _FRESH: Final = 4  # measurements of a limit between two of what chance adds to it
 PATIENCE: Final = 30  # rounds without a better one, after which early stopping ends
@@ -57,6 +58,46 @@ class EarlyStop:
         self.stopped = self.best is not None and rounds - self.best[1] >= PATIENCE
 
 
+def choose_penalty_of_trees(
+    penalty: Penalty | PenaltySum | None, rows: Rows, classes: NDArray[Any] | None, constraint: Constraint
+) -> Penalty | PenaltySum:
+    """Return a copy of the user's penalty, with codes in the place of classes, or the default."""
+    assert rows.s is not None  # noqa: S101
+    if penalty is not None:
+        chosen = choose_penalty(penalty, classes, constraint)
+        check_penalty(chosen, 0 if classes is None else len(classes))
+        return chosen
+    if constraint.limit is not None:
+        return limit_penalty(rows.s, weighted=True, classes=classes is not None)
+    return score_penalty(rows.s, classes=classes is not None)
+
+
+def make_objective(
+    loss: Loss,
+    parts: Parts,
+    penalty: Penalty | PenaltySum,
+    constraint: Constraint,
+    rate: float,
+    plain: Tensor,
+) -> tuple[Objective, Meter | None]:
+    """Return the objective of the training rows, and what measures the limits."""
+    train = parts.train
+    assert train.s is not None  # noqa: S101
+    weights = torch.ones(len(train)) if train.weights is None else train.weights
+    table = TablePenalty(penalty, loss, train.s, weights, plain)
+    meter = None if constraint.limit is None else _meter(parts, penalty, constraint.limit)
+    objective = Objective(
+        loss,
+        table,
+        rate,
+        plain=plain,
+        lam=constraint.lam,
+        budget=None if meter is not None or constraint.lam is not None else constraint.share,
+        ratio=None if meter is None else _ratio(meter, loss),
+    )
+    return objective, meter
+
+
 def boost(
     backend: Backend,
     parts: Parts,
@@ -68,21 +109,9 @@ def boost(
     """Train without a penalty, then with it: the least loss among boosters within the budget or the limit."""
     settings, train, held = backend.settings, parts.train, parts.held
     classes = settings.classes
-    assert train.s is not None  # noqa: S101
     loss = Loss.of(train, classes)
     plain = loss.read(backend.predict_raw(backend.train_plain(), backend.data.x))
-    weights = torch.ones(len(train)) if train.weights is None else train.weights
-    table = TablePenalty(penalty, loss, train.s, weights, plain)
-    meter = None if constraint.limit is None else _meter(parts, penalty, constraint.limit)
-    objective = Objective(
-        loss,
-        table,
-        settings.learning_rate,
-        plain=plain,
-        lam=constraint.lam,
-        budget=None if meter is not None or constraint.lam is not None else constraint.share,
-        ratio=None if meter is None else _ratio(meter, loss),
-    )
+    objective, meter = make_objective(loss, parts, penalty, constraint, settings.learning_rate, plain)
     held_loss = None if held is None else Loss.of(held, classes, loss)
     stop = EarlyStop() if early_stopping else None
 

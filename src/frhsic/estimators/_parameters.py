@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def check_parameters(model: BaseModel) -> None:
     """Raise an error if a constructor parameter cannot be used."""
-    check_constraint(model)
+    check_constraint(model.lam, model.budget, model.limit, scored=hasattr(model, "predict"))
     for name, kinds, fix in (
         ("penalty", (Penalty, PenaltySum), "Wrap a measure: Penalty(HSIC())."),
         ("training", (Training,), "Write training=Training(clip=1.0)."),

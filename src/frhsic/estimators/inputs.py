@@ -47,21 +47,20 @@ class Inputs:
         return {name: getattr(self, name) for name in ("X", "y", "sensitive_features", "sample_weight")}
 
 
-def check_constraint(model: Any) -> None:
-    """Raise ArgumentError unless at most one of ``budget``, ``limit`` and ``lam`` is given, as it may be."""
-    lam, budget = model.lam, model.budget
+def check_constraint(lam: Any, budget: Any, limit: Any, *, scored: bool = True) -> None:
+    """Raise ArgumentError unless at most one of them is given, as it may be; without a score no limit is."""
     if budget is not None and lam is not None:
         got = f"budget={budget!r} and lam={lam!r}"
         raise ArgumentError("budget", "be None where 'lam' is given", got, "Leave one of them out.")
-    if model.limit is not None:
+    if limit is not None:
         if budget is not None or lam is not None:
-            got = f"limit={model.limit!r}, budget={budget!r} and lam={lam!r}"
+            got = f"limit={limit!r}, budget={budget!r} and lam={lam!r}"
             must = "be None where 'lam' or 'budget' is given"
             raise ArgumentError("limit", must, got, "Leave all but one of them out.")
-        if not hasattr(model, "predict"):
+        if not scored:
             must = "be None for a model without a score"
-            raise ArgumentError("limit", must, repr(model.limit), "Pass a budget.")
-        read_limit(model.limit)
+            raise ArgumentError("limit", must, repr(limit), "Pass a budget.")
+        read_limit(limit)
     if lam is not None and (not is_number(lam) or not 0 <= lam < math.inf):
         fix = "Pass 0 to train without a penalty."
         raise ArgumentError("lam", "be a non-negative number", repr(lam), fix)
