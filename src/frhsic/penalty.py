@@ -439,14 +439,14 @@ def limit_penalty(s: Sensitive, *, weighted: bool, classes: bool) -> PenaltySum:
     return _sum(pairs)
 
 
-def score_penalty(s: Sensitive, *, classes: bool) -> PenaltySum:
+def score_penalty(s: Sensitive, bandwidth: float, *, classes: bool) -> PenaltySum:
     """Return HSIC of the score over all rows: what boosting lowers where no penalty is chosen.
 
     A Gaussian kernel on the score sees decisions as well as means; its bandwidth is that of a model without
     a penalty, so that a score that shrinks has less of it.
     """
     on: On = "probability" if classes else "prediction"
-    measures = [(columns, HSIC(Gaussian("median"), kernel_s)) for columns, kernel_s in _on_ranks(s)]
+    measures = [(columns, HSIC(Gaussian(bandwidth), kernel_s)) for columns, kernel_s in _on_ranks(s)]
     return _sum([(1.0, Penalty(measure, on=on, columns=columns)) for columns, measure in measures])
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from frhsic._checks import ArgumentError
 from frhsic.boosting._objective import Loss
-from frhsic.boosting._training import Parts, choose_penalty_of_trees, make_objective
+from frhsic.boosting._training import Parts, make_objective, read_penalty
 from frhsic.data import check_aligned, to_matrix, to_vector, to_weights
 from frhsic.engine.limits import read_limit
 from frhsic.engine.rows import Rows
@@ -92,7 +92,7 @@ def lightgbm_objective(
     if not constraint.penalised:
         raise ArgumentError("lam", "be positive", repr(lam), "Take the objective of the library.")
     names = np.arange(classes) if classes else None
-    chosen = choose_penalty_of_trees(penalty, rows, names, constraint)
+    chosen = read_penalty(penalty, names, constraint)
     loss = Loss.of(rows, classes)
     made, _ = make_objective(loss, Parts(rows, None), chosen, constraint, learning_rate, loss.read(raw))
 

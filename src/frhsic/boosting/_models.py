@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
+import narwhals as nw
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from torch import Tensor
 from frhsic._checks import ArgumentError
 from frhsic.boosting._backends import Backend, Data, Floats, Name, Settings, find_backend
 from frhsic.boosting._objective import Loss
-from frhsic.boosting._training import Boosted, Parts, boost, choose_penalty_of_trees
+from frhsic.boosting._training import Boosted, Parts, boost, read_penalty
 from frhsic.data import check_aligned, take_rows, to_generator, to_vector, to_weights
 from frhsic.engine.budget import describe_share
 from frhsic.engine.limits import describe_missed, read_limit
@@ -124,16 +125,15 @@ class BaseBooster(BaseEstimator):  # type: ignore[misc]
         extra = dict(self.backend_params or {})
         settings = Settings(target.count, int(self.n_estimators), float(self.learning_rate), seed, extra)
         engine = library(data, settings, init_model)
-        penalty = None
         if constraint.penalised:
-            penalty = choose_penalty_of_trees(self.penalty, parts.train, target.classes, constraint)
+            penalty = read_penalty(self.penalty, target.classes, constraint)
             done = boost(engine, parts, penalty, constraint, early_stopping=bool(self.early_stopping))
             self._warn(done)
         else:
             done = _plain(engine, parts)
         self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update(columns.__dict__)
-        self._keep(done, rows, target, penalty)
+        self._keep(done, rows, target)
         return self
 
     def _split(self, x: Any, rows: Rows, generator: torch.Generator) -> tuple[Parts, Data]:
@@ -157,13 +157,13 @@ class BaseBooster(BaseEstimator):  # type: ignore[misc]
         w = np.ones(len(rows)) if weights is None else weights.double().numpy()
         return Parts(rows, held), Data(train_x, rows.y.double().numpy(), w, held_x)
 
-    def _keep(self, done: Boosted, rows: Rows, target: _Target, penalty: Penalty | PenaltySum | None) -> None:
+    def _keep(self, done: Boosted, rows: Rows, target: _Target) -> None:
         self.booster_ = done.booster
         self.n_iter_ = done.rounds
         self.history_ = [dict(vars(record)) for record in done.history]
         self.relative_dependence_ = done.relative
         self.reached_ = done.reached
-        self.penalty_ = penalty
+        self.penalty_ = done.penalty
         self.sensitive_names_ = None if rows.s is None else rows.s.names
         self.sensitive_kinds_ = None if rows.s is None else rows.s.kinds
         if target.classes is not None:
@@ -230,12 +230,9 @@ def _read_features(X: Any) -> Any:
         X = X.numpy(force=True)
     if isinstance(X, Mapping) and not issparse(X):
         raise TypeError("'X' must be an array or a frame. Got a dict. Pass a frame of these columns.")
-    if issparse(X) or isinstance(X, (np.ndarray, list, tuple)):
-        return check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False, input_name="X")
-    if not hasattr(X, "shape") or len(X.shape) != 2:
-        must = "be two-dimensional, a row for each case"
-        raise ArgumentError("X", must, type(X).__name__, "Reshape your data, or pass a frame.")
-    return X
+    if nw.dependencies.is_into_dataframe(X):
+        return X
+    return check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False, input_name="X")
 
 
 class FRHSICBoostingClassifier(ClassifierMixin, BaseBooster):  # type: ignore[misc]
@@ -396,7 +393,8 @@ class FRHSICBoostingClassifier(ClassifierMixin, BaseBooster):  # type: ignore[mi
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of ``predict(X)``.

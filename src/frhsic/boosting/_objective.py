@@ -180,7 +180,7 @@ class TablePenalty:
         self, penalty: Penalty | PenaltySum, loss: Loss, s: Sensitive, weights: Tensor, plain: Tensor
     ) -> None:
         check_penalty(penalty, loss.classes)
-        self.loss = loss
+        self.penalty, self.loss = penalty, loss
         weighted = not bool((weights == weights[0]).all())
         # The score of each class by itself: a kernel of all of them would need a table of so many dimensions.
         several = [

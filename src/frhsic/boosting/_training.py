@@ -12,13 +12,16 @@ from torch import Tensor
 
 from frhsic._progress import Progress
 from frhsic.boosting._backends import Backend, Floats
-from frhsic.boosting._objective import Loss, Objective, Ratio, Round, TablePenalty, check_penalty
+from frhsic.boosting._objective import EVERY, Loss, Objective, Ratio, Round, TablePenalty, check_penalty
+from frhsic.data import Sensitive
 from frhsic.engine.budget import FEASIBLE
 from frhsic.engine.limits import Limits, Meter, Reached, Scores, find_labels
 from frhsic.engine.rows import Rows
 from frhsic.estimators.inputs import Constraint, choose_penalty
+from frhsic.kernels import Gaussian
 from frhsic.penalty import Penalty, PenaltySum, limit_penalty, score_penalty
 
+_LEAST_WIDTH: Final = 0.3  # of a kernel on the score, in standard deviations of it
 _FRESH: Final = 4  # measurements of a limit between two of what chance adds to it
 PATIENCE: Final = 30  # rounds without a better one, after which early stopping ends
 
@@ -42,6 +45,7 @@ class Boosted:
     reached: tuple[Reached, ...]
     losses: tuple[float, float]
     """The loss of the constant prediction, and that of the booster, on the training rows."""
+    penalty: Penalty | PenaltySum | None = None
 
 
 class EarlyStop:
@@ -58,24 +62,36 @@ class EarlyStop:
         self.stopped = self.best is not None and rounds - self.best[1] >= PATIENCE
 
 
-def choose_penalty_of_trees(
-    penalty: Penalty | PenaltySum | None, rows: Rows, classes: NDArray[Any] | None, constraint: Constraint
-) -> Penalty | PenaltySum:
-    """Return a copy of the user's penalty, with codes in the place of classes, or the default."""
-    assert rows.s is not None  # noqa: S101
-    if penalty is not None:
-        chosen = choose_penalty(penalty, classes, constraint)
-        check_penalty(chosen, 0 if classes is None else len(classes))
-        return chosen
+def read_penalty(
+    penalty: Penalty | PenaltySum | None, classes: NDArray[Any] | None, constraint: Constraint
+) -> Penalty | PenaltySum | None:
+    """Return a copy of the user's penalty, if there is one, with codes in the place of classes."""
+    if penalty is None:
+        return None
+    chosen = choose_penalty(penalty, classes, constraint)
+    check_penalty(chosen, 0 if classes is None else len(classes))
+    return chosen
+
+
+def choose_default(loss: Loss, s: Sensitive, constraint: Constraint, plain: Tensor) -> PenaltySum:
+    """Return the penalty where the user chose none, for raw scores of a booster without one."""
     if constraint.limit is not None:
-        return limit_penalty(rows.s, weighted=True, classes=classes is not None)
-    return score_penalty(rows.s, classes=classes is not None)
+        return limit_penalty(s, weighted=True, classes=loss.classes > 0)
+    scores = loss.scores(plain) if loss.classes else plain.double() / loss.scale
+    generator = torch.Generator().manual_seed(0)
+    widths = [0.0]
+    for score in scores.unbind(dim=1):
+        if bool((score != score[0]).any()):
+            # Most scores of a rare class are alike: their median distance alone would see little else.
+            median: Any = Gaussian("median").calibrate(score[:, None], generator=generator)
+            widths.append(max(float(median.bandwidth), _LEAST_WIDTH * float(score.std())))
+    return score_penalty(s, max(widths) or 1.0, classes=loss.classes > 0)
 
 
 def make_objective(
     loss: Loss,
     parts: Parts,
-    penalty: Penalty | PenaltySum,
+    penalty: Penalty | PenaltySum | None,
     constraint: Constraint,
     rate: float,
     plain: Tensor,
@@ -83,6 +99,8 @@ def make_objective(
     """Return the objective of the training rows, and what measures the limits."""
     train = parts.train
     assert train.s is not None  # noqa: S101
+    if penalty is None:
+        penalty = choose_default(loss, train.s, constraint, plain)
     weights = torch.ones(len(train)) if train.weights is None else train.weights
     table = TablePenalty(penalty, loss, train.s, weights, plain)
     meter = None if constraint.limit is None else _meter(parts, penalty, constraint.limit)
@@ -101,7 +119,7 @@ def make_objective(
 def boost(
     backend: Backend,
     parts: Parts,
-    penalty: Penalty | PenaltySum,
+    penalty: Penalty | PenaltySum | None,
     constraint: Constraint,
     *,
     early_stopping: bool,
@@ -117,6 +135,8 @@ def boost(
 
     def judge(rounds: int, value: float, other: Tensor | None) -> None:
         if stop is None or held_loss is None or other is None or rounds == 0:
+            return
+        if meter is not None and rounds % EVERY:  # a limit is measured in other rounds
             return
         last = objective.last
         penalised = constraint.lam * value if constraint.lam is not None else 0.0
@@ -152,6 +172,7 @@ def boost(
         objective.relative(raw) if objective.budget is not None else None,
         reached,
         (loss.constant(), loss.mean(raw)),
+        objective.penalty.penalty,
     )
 
 
