@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from frhsic.boosting._objective import Loss, TablePenalty
-from frhsic.boosting._table import LEVELS, CellsOfS, Table, Term
+from frhsic.boosting._table import LEVELS, Table, Term
 from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import HSIC
 from frhsic.engine.rows import Rows
 from frhsic.kernels import Energy, Gaussian, Kernel, Linear, OnRanks
+from frhsic.numerics._cells import MeanCells
 from frhsic.penalty import Penalty
 
 KERNELS = (Linear(), Gaussian(0.3), Energy())
@@ -27,7 +28,7 @@ def sample(n=300, seed=0, values=12):
 
 
 def make_table(s, w, kernel: Kernel, kernel_s: Kernel, *, weighted=True):
-    cells = CellsOfS.of(s, w)
+    cells = MeanCells.of(s, w)
     return Table(None, w.float() if weighted else None, cells, [Term.of(1.0, [kernel], kernel_s, cells)])
 
 
@@ -197,7 +198,7 @@ def test_cells_of_joint_columns_hold_every_combination():
     rng = np.random.default_rng(0)
     s = to_sensitive({"age": rng.integers(20, 70, 2_000), "sex": rng.choice(["f", "m"], 2_000)})
     w = torch.full((2_000,), 1.0 / 2_000, dtype=torch.float64)
-    cells = CellsOfS.of(s, w)
+    cells = MeanCells.of(s, w)
     assert len(cells.mass) == 100
     assert cells.mass.sum().item() == pytest.approx(1.0)
     # Each value by itself: the row that stands for a cell is every row in it.

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frhsic._checks import ArgumentError
-from frhsic.boosting._table import CellsOfS, Link, Table, Term
+from frhsic.boosting._table import Link, Table, Term
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC
 from frhsic.engine.budget import MOST, Multipliers
 from frhsic.engine.rows import Rows
+from frhsic.numerics._cells import MeanCells
 from frhsic.penalty import On, Penalty, PenaltySum
 
 PACE: Final = 10  # steps of a network that a round counts for, in the pace of a multiplier
@@ -207,7 +208,7 @@ class TablePenalty:
             if rows is not None:
                 some, own = some[rows], own[rows]
             own = own / own.sum()
-            cells = CellsOfS.of(some, own)
+            cells = MeanCells.of(some, own)
             terms = []
             for same in parts:
                 measures: list[Any] = [one.dependence for _, one in same]

@@ -17,51 +17,15 @@ from typing import Final, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from frhsic._checks import ArgumentError
-from frhsic.data import Sensitive
 from frhsic.kernels import Kernel
-from frhsic.numerics._cells import Cells
+from frhsic.numerics._cells import MeanCells
 
 Link: TypeAlias = Callable[[Tensor], Tensor]
 
 LEVELS: Final = 128
 FAR: Final = 16.0  # logits beyond are taken for this
-_RANGES: Final = 64  # of one continuous column of S; up to 100 values each have a cell of their own
-_MOST_CELLS: Final = 1_024
 _NEGLIGIBLE: Final = 1e-7  # of the largest eigenvalue of the kernel of S: below, a direction is left out
 _STEPS: Final = 3  # of the power iteration, which goes on from the round before
-
-
-class CellsOfS(NamedTuple):
-    """The cell of each row, the share of the rows in each, and a row of S that stands for it."""
-
-    code: Tensor
-    mass: Tensor
-    middle: Sensitive
-
-    @classmethod
-    def of(cls, s: Sensitive, w: Tensor) -> CellsOfS:
-        """Return the cells of rows whose weights sum to one."""
-        ranges = _RANGES
-        cells = Cells.of(s, w, units=(0.5 * ranges) ** 3)
-        while cells.size > _MOST_CELLS and ranges > 4:  # each category has its own ranges
-            ranges //= 2
-            cells = Cells.of(s, w, units=(0.5 * ranges) ** 3)
-        if cells.size > _MOST_CELLS:
-            must = f"have at most {_MOST_CELLS} combinations of values"
-            fix = "Take columns one by one: Penalty(..., columns=[...]), or merge labels."
-            raise ArgumentError("sensitive_features", must, f"{cells.size:,}", fix)
-        code = cells.codes(s)
-        mass = w.new_zeros(cells.size).index_add(0, code, w)
-        sums = w.new_zeros((cells.size, len(s.names))).index_add(0, code, w[:, None] * s.values)
-        middle = sums / mass[:, None]
-        for j, kind in enumerate(s.kinds):
-            if kind == "categorical":  # a kernel of equality would see rounding
-                middle[:, j] = middle[:, j].round()
-        line = [j for j, kind in enumerate(s.kinds) if kind == "continuous"]
-        if len(line) == 1:
-            middle[:, line[0]] = torch.where(cells.single, cells.low, middle[:, line[0]])
-        return cls(code, mass, Sensitive(middle, s.names, s.kinds, s.categories))
 
 
 class Term(NamedTuple):
@@ -72,7 +36,7 @@ class Term(NamedTuple):
     v: Tensor
 
     @classmethod
-    def of(cls, factor: float, kernels: Sequence[Kernel], kernel_s: Kernel, cells: CellsOfS) -> Term:
+    def of(cls, factor: float, kernels: Sequence[Kernel], kernel_s: Kernel, cells: MeanCells) -> Term:
         """Return a term whose kernels have numbers as scales."""
         x, mass = cells.middle.values, cells.mass
         L = kernel_s.gram(x, x)
@@ -109,13 +73,13 @@ class Table:
         Which of all rows; None is all of them.
     weights : Tensor of shape (n,), or None
         Of sum one; None where all are equal.
-    cells : CellsOfS
+    cells : MeanCells
     terms : sequence of Term
     """
 
     rows: Tensor | None
     weights: Tensor | None
-    cells: CellsOfS
+    cells: MeanCells
     terms: Sequence[Term]
 
     def __post_init__(self) -> None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive
 
 # Each value is a cell of its own: so many values at most, of so many rows each on average.
 MOST_VALUES, ROWS_PER_VALUE = 100, 20
 # From so many rows on ranges are narrow enough (3 % of the rows) to speak of the curve itself between them.
 NARROW_ROWS = 5_000
+_MOST_CELLS: Final = 1_024  # of several columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +110,41 @@ class Cells:
         if self.kinds.count("continuous") > 1:
             return False
         return bool(self.single.all()) or "continuous" not in self.kinds
+
+
+class MeanCells(NamedTuple):
+    """The cell of each row, the share of the rows in each, and a row of S that stands for it."""
+
+    cells: Cells
+    code: Tensor
+    mass: Tensor
+    middle: Sensitive
+
+    @classmethod
+    def of(cls, s: Sensitive, w: Tensor, ranges: int = 64) -> MeanCells:
+        """Return the cells of rows whose weights sum to one, with so many ranges of a continuous column.
+
+        Up to a hundred values of one have a cell each.
+        """
+        cells = Cells.of(s, w, units=(0.5 * ranges) ** 3)
+        while cells.size > _MOST_CELLS and ranges > 4:  # each category has its own ranges
+            ranges //= 2
+            cells = Cells.of(s, w, units=(0.5 * ranges) ** 3)
+        if cells.size > _MOST_CELLS:
+            must = f"have at most {_MOST_CELLS} combinations of values"
+            fix = "Take columns one by one: Penalty(..., columns=[...]), or merge labels."
+            raise ArgumentError("sensitive_features", must, f"{cells.size:,}", fix)
+        code = cells.codes(s)
+        mass = w.new_zeros(cells.size).index_add(0, code, w)
+        sums = w.new_zeros((cells.size, len(s.names))).index_add(0, code, w[:, None] * s.values)
+        middle = sums / mass[:, None]
+        for j, kind in enumerate(s.kinds):
+            if kind == "categorical":  # a kernel of equality would see rounding
+                middle[:, j] = middle[:, j].round()
+        line = [j for j, kind in enumerate(s.kinds) if kind == "continuous"]
+        if len(line) == 1:
+            middle[:, line[0]] = torch.where(cells.single, cells.low, middle[:, line[0]])
+        return cls(cells, code, mass, Sensitive(middle, s.names, s.kinds, s.categories))
 
 
 @dataclass(frozen=True, eq=False)

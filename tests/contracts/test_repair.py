@@ -1,0 +1,236 @@
+"""What repair promises: one law along S, ranks kept, nothing beyond its support without a word."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+from frhsic.data import Sensitive, to_sensitive
+from frhsic.dependence import GDP, ScoreGap
+from frhsic.repair import ScoreRepair
+from frhsic.repair._map import count, make_map
+
+
+def sample(n=4_000, seed=0):
+    """Return scores whose mean and spread change with age."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(20, 70, n).astype(float)
+    return rng.normal(age / 20.0, 0.3 + age / 60.0), age
+
+
+def measured(measure, x, s):
+    return measure(torch.from_numpy(np.asarray(x, dtype=float))[:, None], to_sensitive(s)).item()
+
+
+def test_most_of_the_dependence_goes_on_other_rows():
+    repair = ScoreRepair(random_state=0).fit(*sample())
+    x, s = sample(50_000, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scores beyond the rows of fit
+        y = repair.transform(x, s)
+    assert measured(ScoreGap(), y, s) < 0.15 * measured(ScoreGap(), x, s)
+    assert measured(GDP(), y, s) < 0.12 * measured(GDP(), x, s)
+    # The spread, too, which a shift of means would leave.
+    young, old = (y[(s >= low) & (s < low + 10)] for low in (20, 60))
+    assert abs(np.std(young) / np.std(old) - 1.0) < 0.1
+
+
+def naive(x, s, x_new, s_new):
+    """Return E_s' Q(F(x | s) | s') for groups without smoothing, F the mean of both limits."""
+    groups = {v: np.sort(x[s == v]) for v in np.unique(s)}
+    found = []
+    for one, group in zip(x_new, s_new, strict=True):
+        own = groups[group]
+        u = 0.5 * (np.searchsorted(own, one, "left") + np.searchsorted(own, one, "right")) / len(own)
+        parts = [np.mean(s == v) * np.quantile(rows, u, method="hazen") for v, rows in groups.items()]
+        found.append(sum(parts))
+    return np.array(found)
+
+
+def test_map_is_the_mean_of_quantiles_for_groups():
+    rng = np.random.default_rng(0)
+    s = rng.choice(["a", "b", "c"], 3_000)
+    x = rng.normal({"a": 0.0, "b": 1.0, "c": -0.5}["a"] + (s == "b") - 0.5 * (s == "c"), 1.0 + (s == "b"))
+    y = ScoreRepair(random_state=0).fit(x, s).transform(x, s)
+    expected = naive(x, s, x, s)
+    assert np.quantile(np.abs(y - expected), 0.99) < 0.05  # but for the tails, of a few rows
+    assert np.abs(y - expected).mean() < 0.01
+
+
+@pytest.mark.parametrize("law", ["normal", "ties", "heavy", "zeros"])
+def test_order_is_kept_among_equals_in_s(law):
+    x, s = sample(3_000)
+    if law == "ties":
+        x = np.round(x)
+    if law == "heavy":
+        x = np.exp(2.0 * x)
+    if law == "zeros":
+        x = np.maximum(x, np.quantile(x, 0.4))
+    y = ScoreRepair(random_state=0).fit(x, s).transform(x, s)
+    for value in np.unique(s):
+        rows = s == value
+        order = np.argsort(x[rows], kind="stable")
+        assert (np.diff(y[rows][order]) >= -1e-9 * np.abs(y).max()).all()
+        # Equal scores at one age stay equal.
+        for score in np.unique(x[rows])[:5]:
+            assert np.ptp(y[rows][x[rows] == score]) <= 1e-9 * max(1.0, np.abs(y).max())
+
+
+def test_ties_leave_what_they_must_and_no_more():
+    rng = np.random.default_rng(0)
+    s = rng.choice(["a", "b"], 6_000)
+    x = (rng.random(6_000) < np.where(s == "a", 0.3, 0.5)).astype(float)  # two scores
+    y = ScoreRepair(random_state=0).fit(x, s).transform(x, s)
+    means = [y[s == v].mean() for v in ("a", "b")]
+    assert abs(means[0] - means[1]) < 0.01  # means are equal,
+    assert len(np.unique(y)) == 4  # and yet each group has two scores of its own
+
+
+def test_amount_moves_a_part_of_the_way():
+    x, s = sample()
+    none, half, whole = (ScoreRepair(a, random_state=0).fit(x, s).transform(x, s) for a in (0.0, 0.5, 1.0))
+    assert np.array_equal(none, x)
+    assert np.allclose(half, 0.5 * (x + whole))
+
+
+def test_limit_takes_the_least_amount_that_keeps_it():
+    x, s = sample(20_000)
+    before = measured(ScoreGap(), x, s)
+    repair = ScoreRepair(limit={"gap": 0.3 * before}, random_state=0).fit(x, s)
+    assert 0.5 < repair.amount_ < 0.9
+    assert repair.left_["gap"].estimate == pytest.approx(0.3 * before, rel=0.1)
+    assert ScoreRepair(limit={"gap": 2.0 * before}, random_state=0).fit(x, s).amount_ == 0.0
+    with pytest.warns(UserWarning, match="leaves more than the limit"):
+        coarse = ScoreRepair(limit={"gap": 0.05 * before}, width=0.9, random_state=0).fit(x, s)
+    assert coarse.amount_ == 1.0
+
+
+def test_interval_is_of_rows_that_took_no_part():
+    # With as many ages as rows a map that has seen them would leave nothing.
+    rng = np.random.default_rng(0)
+    s = rng.random(300)
+    x = s + 0.1 * rng.normal(size=300)
+    repair = ScoreRepair(width=0.003, random_state=0).fit(x, s)
+    seen = measured(ScoreGap(), repair.transform(x, s), s)
+    assert repair.left_["gap"].estimate > 1.2 * seen
+
+
+@pytest.mark.parametrize("kind", ["categorical", "mixed", "two numbers"])
+def test_every_kind_of_s(kind):
+    rng = np.random.default_rng(0)
+    n = 6_000
+    age, zone = rng.uniform(20, 70, n), rng.choice(["n", "s", "w"], n)
+    income = rng.lognormal(0.0, 1.5, n)
+    x = age / 20.0 + (zone == "s") + 0.5 * np.log(income) + rng.normal(size=n)
+    columns = {
+        "categorical": {"zone": zone},
+        "mixed": {"age": age, "zone": zone},
+        "two numbers": {"age": age, "income": income},
+    }[kind]
+    s = pd.DataFrame(columns)
+    y = ScoreRepair(random_state=0).fit(x, s).transform(x, s)
+    for name in s:
+        before, after = (measured(GDP(), v, s[[name]]) for v in (x, y))
+        assert after < 0.3 * before, name
+
+
+def test_a_monotone_transform_of_s_changes_nothing():
+    x, s = sample()
+    rng = np.random.default_rng(1)
+    s = s + rng.random(len(s))  # no ties
+    a = ScoreRepair(random_state=0).fit(x, s).transform(x, s)
+    b = ScoreRepair(random_state=0).fit(x, np.exp(s)).transform(x, np.exp(s))
+    assert np.allclose(a, b, atol=1e-8)
+
+
+def test_units_of_the_score_change_nothing():
+    x, s = sample()
+    a = ScoreRepair(random_state=0).fit(x, s).transform(x, s)
+    b = ScoreRepair(random_state=0).fit(1e6 * x + 5e8, s).transform(1e6 * x + 5e8, s)
+    assert np.allclose(1e6 * a + 5e8, b, rtol=1e-9, atol=20.0)
+
+
+def test_weights_are_copies():
+    x, s = sample(1_500)
+    w = np.where(s > 45, 3, 1)
+    twice = np.repeat(np.arange(1_500), w)
+    weighted = make_map(count(*_tensors(x, s), torch.from_numpy(w.astype(float))), 0.05)
+    copied = make_map(count(*_tensors(x[twice], s[twice]), torch.ones(len(twice), dtype=torch.float64)), 0.05)
+    a, b = (one(*_tensors(x, s)).numpy() for one in (weighted, copied))
+    assert np.abs(a - b).mean() < 0.005 * np.std(x)
+    plain = make_map(count(*_tensors(x, s), torch.ones(1_500, dtype=torch.float64)), 0.05)
+    assert np.abs(a - plain(*_tensors(x, s)).numpy()).mean() > 0.05 * np.std(x)
+    fit = ScoreRepair(random_state=0).fit(x, s, sample_weight=w).transform(x, s)
+    assert not np.allclose(fit, ScoreRepair(random_state=0).fit(x, s).transform(x, s))
+
+
+def _tensors(x, s):
+    return torch.from_numpy(x), Sensitive.of(torch.from_numpy(s))
+
+
+def test_beyond_the_support_it_says_so_and_takes_the_nearest():
+    x, s = sample()
+    repair = ScoreRepair(random_state=0).fit(x, s)
+    with pytest.warns(UserWarning, match="'scores' in 1 of 2 rows, 's' in 1 of 2 rows"):
+        far = repair.transform([1e6, 2.0], [40.0, 200.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        near = repair.transform([2.0], [s.max()])
+    assert far[1] == near[0]
+    assert far[0] <= x.max() + 1e-9
+    with pytest.raises(ValueError, match="sensitive_features"):
+        ScoreRepair().fit(x, np.where(s > 40, "old", "young")).transform([1.0], ["ancient"])
+
+
+def test_every_argument_changes_something():
+    x, s = sample()
+    base = ScoreRepair(random_state=0).fit(x, s)
+    first = base.transform(x, s)
+    for change in ({"amount": 0.5}, {"limit": {"gap": 0.2}}, {"width": 0.3}):
+        assert not np.allclose(ScoreRepair(**change, random_state=0).fit(x, s).transform(x, s), first)
+    other = ScoreRepair(random_state=1).fit(x, s)
+    assert other.left_["gap"].estimate != base.left_["gap"].estimate
+
+
+def test_every_output_says_that_s_is_used():
+    x, s = sample()
+    repair = ScoreRepair(random_state=0).fit(x, pd.Series(s, name="age"))
+    assert "uses age at prediction" in repair.note_
+    assert repair.note_ in str(repair)
+    assert "fair" not in str(repair).lower()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [({"amount": 2.0}, "amount"), ({"width": 0.0}, "width"), ({"limit": {"gap": -1}}, "limit")],
+)
+def test_wrong_arguments_name_themselves(wrong, name):
+    with pytest.raises(ValueError, match=name):
+        ScoreRepair(**wrong).fit(*sample(100))
+
+
+def test_few_or_unequal_rows_are_refused():
+    x, s = sample(100)
+    with pytest.raises(ValueError, match="at least 50 rows"):
+        ScoreRepair().fit(x[:20], s[:20])
+    with pytest.raises(ValueError, match="rows like 'scores'"):
+        ScoreRepair().fit(x, s[:-1])
+    with pytest.raises(ValueError, match="scores"):
+        ScoreRepair().fit(np.column_stack([x, x]), s)
+
+
+def test_interval_covers_what_is_left_of_the_fitted_map():
+    # 25 samples: at 95 % fewer than 20 covered happen once in 1,000.
+    covered = 0
+    big_x, big_s = sample(200_000, seed=99)
+    for seed in range(25):
+        repair = ScoreRepair(random_state=seed).fit(*sample(1_000, seed=seed))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            left = repair.transform(big_x, big_s)
+        truth = measured(ScoreGap(), left, big_s)
+        covered += repair.left_["gap"].low <= truth <= repair.left_["gap"].high
+    assert covered >= stats.binom.ppf(0.001, 25, 0.95)
