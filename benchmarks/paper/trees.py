@@ -53,14 +53,14 @@ class Cell:
 
 @lru_cache(1)
 def load(name: str, split: int) -> Split:
-    """Return a split; "compas_age" has age among its columns, "acs_income_78" 78,000 rows to train on."""
+    """Return a split; "compas_age" has age among its columns, "acs_income_78" all 78,000 rows."""
     if name in ("adult", "acs_income"):
         return split_of(name, split)
     if name == "compas_age":
         bunch = fetch_compas()
         age = bunch.sensitive_features["age"].to_numpy(np.float64)
     else:
-        bunch = fetch_acs_income(subsample=97_500)
+        bunch = fetch_acs_income()
         age = bunch.sensitive_features["AGEP"].to_numpy(np.float64)
     y = np.asarray(bunch.target).astype(np.int64)
     train, test = paper_split(len(y), repeat=split)
