@@ -22,7 +22,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import safetensors.torch
 import torch
@@ -34,6 +34,7 @@ from frhsic._files import replacing
 
 __all__ = ["VERSION", "TensorFileError", "pack", "read", "unpack", "write"]
 
+Kind: TypeAlias = str | tuple[str, ...]
 VERSION = 4  # of models and checkpoints. 2: budgets, 3: a digest, 4: limits
 _STILL_READ = 3  # the oldest of them that is read
 
@@ -138,13 +139,14 @@ def pack(tensors: Mapping[str, Tensor], document: Mapping[str, object], *, versi
 
 
 def read(
-    path: str | os.PathLike[str], *, kind: str, finite: bool = True
+    path: str | os.PathLike[str], *, kind: Kind, finite: bool = True
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the document of a file that ``write`` wrote, bit for bit.
 
     Tensors are on the CPU by sorted names, and own their memory. Of the document, ``"format"``, which must be
-    ``kind``, and ``"version"`` are checked; the rest is the caller's to check. ``finite=False`` is for
-    checkpoints, whose state may hold an infinite best loss; a model with such weights is broken.
+    ``kind`` (or one of several), and ``"version"`` are checked; the rest is the caller's to check.
+    ``finite=False`` is for checkpoints, whose state may hold an infinite best loss; a model with such weights
+    is broken.
     TensorFileError is whatever is wrong with the file, a missing one included.
     """
     data, document = _load(os.fspath(path), kind)
@@ -160,7 +162,7 @@ def unpack(
     return _read_tensors(data, document, finite, "data"), document
 
 
-def _load(path: str, kind: str) -> tuple[bytes, dict[str, Any]]:
+def _load(path: str, kind: Kind) -> tuple[bytes, dict[str, Any]]:
     """Return the bytes of a file whose header is valid, and its document."""
     try:
         # Before opening, which alone may do something to a device, and after, when it may be another file.
@@ -233,7 +235,7 @@ def _header_length(start: bytes, size: int, argument: str) -> int:
 
 
 def _check_header(
-    header: bytes, n_data: int, kind: str | None, version: int, argument: str
+    header: bytes, n_data: int, kind: Kind | None, version: int, argument: str
 ) -> dict[str, Any]:
     """Return the document if the header accounts for each of ``n_data`` bytes once; None is any kind."""
     entries = _decode(header, argument)
@@ -278,16 +280,17 @@ def _check_name(name: object, argument: str) -> None:
         raise TensorFileError(argument, "name tensors like a state dict", got, fix)
 
 
-def _check_document(document: Any, kind: str | None, version: int, argument: str) -> dict[str, Any]:
+def _check_document(document: Any, kind: Kind | None, version: int, argument: str) -> dict[str, Any]:
     match document:
         case {"format": str(found), "version": int(written)} if not isinstance(written, bool):
             pass
         case _:
             must = "hold a 'format' (text) and a 'version' (integer)"
             raise TensorFileError(argument, must, "none or others")
-    if kind not in (None, found):
-        fix = f"Pass {'bytes' if argument == 'data' else 'a file'} of the kind '{kind}'."
-        raise TensorFileError(argument, f"hold '{kind}'", ascii(found[:40]), fix)
+    kinds = (kind,) if isinstance(kind, str) else kind
+    if kinds is not None and found not in kinds:
+        fix = f"Pass {'bytes' if argument == 'data' else 'a file'} of the kind '{kinds[0]}'."
+        raise TensorFileError(argument, f"hold '{kinds[0]}'", ascii(found[:40]), fix)
     oldest = _STILL_READ if version == VERSION and argument == "path" else version
     if not oldest <= written <= version:
         fix = "A newer frhsic reads newer versions."

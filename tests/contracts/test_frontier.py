@@ -228,7 +228,16 @@ def test_points_hold_the_estimators_own_score_and_the_interval_of_gdp():
         assert point.equivalence is None
 
 
-COLUMNS = ["budget", "limit", "lam", "penalty_weight", "relative_dependence", "of_limit", "performance"]
+COLUMNS = [
+    "model",
+    "budget",
+    "limit",
+    "lam",
+    "penalty_weight",
+    "relative_dependence",
+    "of_limit",
+    "performance",
+]
 COLUMNS += ["dependence", "dependence_low", "dependence_high", "on_front"]
 OF_PREDICTION = [f"{name}{end}" for name in ("gap", "gdp", "hsic") for end in ("", "_low", "_high")]
 OF_REPRESENTATION = ["hsic_z", "r2_ridge", "r2_boosted"]

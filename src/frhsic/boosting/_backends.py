@@ -97,6 +97,16 @@ class Backend(ABC):
     def predict_raw(booster: Any, x: Any) -> Floats:
         """Return raw scores ``(n, k)``."""
 
+    @staticmethod
+    @abstractmethod
+    def to_bytes(booster: Any) -> bytes:
+        """Return a booster in the library's own format."""
+
+    @staticmethod
+    @abstractmethod
+    def from_bytes(data: bytes) -> Any:
+        """Return a booster, as the library's own parser reads it."""
+
     def _refuse(self, begun: object, kind: str) -> ArgumentError:
         got, fix = type(begun).__name__, f"Pass the booster_ of an estimator, or a {kind}."
         return ArgumentError("init_model", f"be a {kind} for backend='{self.name}'", got, fix)
@@ -217,6 +227,17 @@ class LightGBM(Backend):
         raw = np.asarray(booster.predict(x, raw_score=True), dtype=np.float64)
         return raw.reshape(len(raw), -1)
 
+    @staticmethod
+    def to_bytes(booster: Any) -> bytes:
+        text: str = booster.model_to_string()
+        return text.encode()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Any:
+        import lightgbm
+
+        return lightgbm.Booster(model_str=data.decode())
+
 
 class XGBoost(Backend):
     """Of ``xgboost``."""
@@ -304,6 +325,18 @@ class XGBoost(Backend):
         matrix = xgboost.DMatrix(x, enable_categorical=True)
         raw = np.asarray(booster.predict(matrix, output_margin=True), dtype=np.float64)
         return raw.reshape(len(raw), -1)
+
+    @staticmethod
+    def to_bytes(booster: Any) -> bytes:
+        return bytes(booster.save_raw("ubj"))
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Any:
+        import xgboost
+
+        booster = xgboost.Booster()
+        booster.load_model(bytearray(data))
+        return booster
 
 
 def find_backend(name: str) -> type[Backend]:

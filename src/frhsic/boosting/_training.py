@@ -22,6 +22,7 @@ from frhsic.kernels import Gaussian
 from frhsic.penalty import Penalty, PenaltySum, limit_penalty, score_penalty
 
 _LEAST_WIDTH: Final = 0.3  # of a kernel on the score, in standard deviations of it
+_AIM: Final = 0.95  # of a limit: rows that steer are no longer quite held out
 _FRESH: Final = 4  # measurements of a limit between two of what chance adds to it
 PATIENCE: Final = 30  # rounds without a better one, after which early stopping ends
 
@@ -204,6 +205,7 @@ def _ratio(meter: Meter, loss: Loss) -> Ratio:
             return 0.0  # before the first round, when all scores are equal
         turn = next(count)
         fresh = turn < _FRESH or turn % _FRESH == 0  # scores change most at the start
-        return float(meter.limits.divide(meter.measure(_evaluate(loss, raw, held), fresh=fresh))[0])
+        found = meter.measure(_evaluate(loss, raw, held), fresh=fresh)
+        return float(meter.limits.divide(found)[0]) / (1.0 if held is None else _AIM)
 
     return ratio

@@ -18,7 +18,7 @@ from frhsic.cli._frontier_results import Frontier
 from frhsic.cli._options import option
 from frhsic.cli._output import echo, echo_warnings, show_status, write_bytes, write_json
 from frhsic.cli._rules import Rule, parse_grid
-from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
+from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement, parse_models
 
 if TYPE_CHECKING:
     import frhsic.selection
@@ -51,6 +51,13 @@ _Limits = Annotated[
     ),
 ]
 _Lams = Annotated[str | None, option("--lams LIST", "Penalty weights instead, without a unit.")]
+_ModelKinds = Annotated[
+    str,
+    option(
+        "--model LIST",
+        "Kinds of model, on one frontier: network, and trees of installed libraries: lightgbm, xgboost.",
+    ),
+]
 _Rule = Annotated[
     str,
     option(
@@ -82,6 +89,7 @@ class _Search:
     """How models are trained and chosen."""
 
     grid: dict[str, Any]  # "budgets", "limits" or "lams"
+    models: list[str]
     rule: Rule
     validation: float
     epochs: int
@@ -101,7 +109,7 @@ class _Search:
             must = f"set aside at least {_MIN_VALIDATION} rows to choose on"
             raise ArgumentError("--validation", must, judged, "Take a larger share or a longer file.")
         search = frhsic.selection.FrontierSearch(
-            data.make_model(epochs=self.epochs, random_state=self.seed),
+            [data.make_model(kind, self.epochs, random_state=self.seed) for kind in self.models],
             **self.grid,
             rule=frhsic.selection.lowest_dependence,  # always finds one; the rule of --rule may find none
             validation=self.validation,
@@ -140,6 +148,7 @@ def frontier(
     budgets: _Budgets = None,
     limits: _Limits = None,
     lams: _Lams = None,
+    model: _ModelKinds = "network",
     rule: _Rule = "within",
     within: _Within = None,
     tolerance: _Tolerance = None,
@@ -170,12 +179,14 @@ def frontier(
         --budgets 0.5,0.1 --rule knee --validation 0.3 --holdout 0.3 --save-holdout held_out.csv
       frhsic frontier people.csv --target income --sensitive age -o model.frhsic --epochs 5
         --limits gap=0.05,0.02
+      frhsic frontier people.csv --target income --sensitive age -o model.frhsic --epochs 5
+        --model lightgbm,network
     """  # noqa: D301
     table = TrainingTable(
         file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
     )
     parsed = Rule.parse(rule, within, tolerance, weight)
-    search = _Search(parse_grid(budgets, limits, lams), parsed, validation, epochs, seed)
+    search = _Search(parse_grid(budgets, limits, lams), parse_models(model), parsed, validation, epochs, seed)
     reserve = Holdout(holdout, save_holdout)
     paths = {"-o": output, "--plot": plot, "--json": as_json, "--save-holdout": save_holdout}
     options.check_outputs(paths, file)

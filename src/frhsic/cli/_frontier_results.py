@@ -33,6 +33,23 @@ class Frontier:
     measure: str = "GDP"  # of the points
 
     @property
+    def weakest(self) -> int:
+        """The model without penalty, or of the weakest; of several kinds the best performing one."""
+        import frhsic.selection
+
+        return frhsic.selection.find_weakest(self.points)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of models, each once."""
+        return list(dict.fromkeys(self.columns["model"]))
+
+    @property
+    def has_representation(self) -> bool:
+        """Whether all models have one."""
+        return self.kinds == ["network"]
+
+    @property
     def has_budgets(self) -> bool:
         """Whether the models have budgets, not penalty weights."""
         return self.points[-1].budget is not None
@@ -41,6 +58,13 @@ class Frontier:
     def has_limits(self) -> bool:
         """Whether the models have limits."""
         return self.points[-1].limit is not None
+
+    @property
+    def _shared(self) -> str:
+        """What budgets are shares of."""
+        if "network" not in self.kinds:
+            return "HSIC"
+        return "normalised HSIC" if self.has_representation else "normalised HSIC (network) or HSIC (trees)"
 
     def get_column(self, measure: str, attribute: str, end: str = "") -> list[float]:
         """Return a column of the results about one sensitive attribute."""
@@ -54,7 +78,7 @@ class Frontier:
         setting = ""
         if self.has_budgets:
             setting = (
-                "Budget: the share of the normalised HSIC of the model without penalty that training "
+                f"Budget: the share of the {self._shared} of the model without penalty that training "
                 "allowed; reached: the share left on the rows trained on. "
             )
         if self.has_limits:
@@ -66,28 +90,31 @@ class Frontier:
         if self.measure == "gap":
             shown = f"Gap: the mean distance between {self.what} at a value and all of them"
         echo()
-        echo(
-            f"{setting}{shown}. R^2 from Z: how well boosted trees read the column from the representation; "
-            "near or below 0 is not at all."
-        )
+        read = ""
+        if self.has_representation:
+            read = (
+                " R^2 from Z: how well boosted trees read the column from the representation; near or below 0"
+            )
+            read += " is not at all."
+        echo(f"{setting}{shown}.{read}")
         from frhsic.engine.budget import MET
 
         if self.has_limits:
             ratios = zip(self.points, self.columns["of_limit"], strict=True)
             above = [str(point.limit) for point, ratio in ratios if ratio > MET]
             if above:
-                echo(f"Note: above their limits: {', '.join(above)}. Train for more epochs.", error=True)
+                echo(f"Note: above their limits: {', '.join(above)}. Train for longer.", error=True)
         if not self.has_budgets:
             return
         reached = self.columns["relative_dependence"]
-        if math.isnan(reached[0]):
+        if all(math.isnan(share) for point, share in zip(self.points, reached, strict=True) if point.budget):
             why = "The model without penalty shows no dependence on the rows trained on"
             echo(f"Note: {why}: a share of it means nothing.", error=True)
         pairs = ((point.budget, share) for point, share in zip(self.points, reached, strict=True))
         missed = [f"{budget:g}" for budget, share in pairs if budget and share > MET * budget]
         if missed:
             left = f"More than budget {', '.join(missed)} is left on the rows trained on"
-            echo(f"Note: {left}. Train for more epochs.", error=True)
+            echo(f"Note: {left}. Train for longer.", error=True)
 
     def _echo_models(self, attribute: str) -> None:
         title = f"{self.rows['validation']:,} validation rows: {self.what} and {to_line(attribute)}"
@@ -95,7 +122,10 @@ class Frontier:
         first = ["budget", "reached"] if self.has_budgets else first
         interval = f"{_CONFIDENCE_LEVEL:.0%} interval"
         shown = "gap" if self.measure == "gap" else "GDP"
-        headings = [*first, self.performance, shown, interval, "R^2 from Z", ""]
+        several = len(self.kinds) > 1
+        first = ["model", *first] if several else first
+        z = ["R^2 from Z"] if self.has_representation else []
+        headings = [*first, self.performance, shown, interval, *z, ""]
         rows = []
         for index, point in enumerate(self.points):
             setting = [f"{point.penalty_weight:g}"]
@@ -111,9 +141,12 @@ class Frontier:
             name = shown.lower()
             low, high = (self.get_column(name, attribute, end)[index] for end in ("_low", "_high"))
             gaps = [cell(self.get_column(name, attribute)[index]), f"{cell(low)} to {cell(high)}"]
-            read = f"{self.get_column('r2_boosted', attribute)[index]:.3f}"
+            setting = [self.columns["model"][index], *setting] if several else setting
+            read = []
+            if self.has_representation:
+                read = [f"{self.get_column('r2_boosted', attribute)[index]:.3f}"]
             mark = "< chosen" if index == self.chosen else ""
-            rows.append([*setting, cell(point.performance), *gaps, read, mark])
+            rows.append([*setting, cell(point.performance), *gaps, *read, mark])
         echo_table(title, headings, rows, bold=self.chosen)
 
     def draw(self, form: str, target: str) -> bytes:
@@ -129,7 +162,8 @@ class Frontier:
         )
         figure: Any = axes.get_figure(root=True)
         numbers = "limits" if self.has_limits else "lam"
-        numbers = "budgets, shares of normalised HSIC" if self.has_budgets else numbers
+        budgets = f"budgets, shares of {self._shared}" if len(self.kinds) == 1 else "budgets"
+        numbers = budgets if self.has_budgets else numbers
         title = f"{self.rows['validation']:,} validation rows; the numbers are {numbers}"
         figure.suptitle(title, x=0.99, ha="right", fontsize="medium")
         buffer = io.BytesIO()

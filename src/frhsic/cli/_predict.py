@@ -20,11 +20,21 @@ _Keep = Annotated[
 ]
 
 
+_Backend = Annotated[
+    str | None,
+    option(
+        "--backend NAME",
+        "Of trees: lightgbm or xgboost, whose own parser reads the model. Name it if you trust the file.",
+    ),
+]
+
+
 def predict(
     model: _Model,
     file: options.File,
     output: options.Table,
     keep: _Keep = None,
+    backend: _Backend = None,
     missing_values: options.MissingValues = None,
 ) -> None:
     """Write the score of each row: the probability of the second class, or the predicted number.
@@ -39,7 +49,7 @@ def predict(
     """  # noqa: D301
     for other in (file, model):
         options.check_output("-o", output, other, table=True)
-    loaded = _load(model)
+    loaded = _load(model, backend)
     features = _list_features(loaded)
     columns = {"the model": features, "--keep": keep}
     table = read_columns(file, columns, options.parse_placeholders(missing_values))
@@ -57,15 +67,21 @@ def predict(
     echo(f"Wrote {table.num_rows:,} rows to {output}: {quote_all(list(scores))} ({meaning}).")
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path, backend: str | None) -> Any:
     with show_status("Loading"):
         import frhsic.persistence
     shown = quote(str(path))
     if not path.exists():
         raise ArgumentError("MODEL", "be a file", f"{shown}, which does not exist", "Check the path.")
+    if backend not in (None, "lightgbm", "xgboost"):
+        must = "be lightgbm or xgboost"
+        raise ArgumentError("--backend", must, quote(str(backend)), "Leave it out for a network.")
     try:
-        return frhsic.persistence.load(path)
+        return frhsic.persistence.load(path, backend=backend)  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
+        if isinstance(error, ArgumentError) and error.argument == "backend":
+            fix = error.fix.replace("backend='", "--backend ").replace("'.", ".")
+            raise ArgumentError("--backend", error.must, error.got, fix) from None
         must = "be a file that 'frhsic train' or frhsic.save wrote"
         got = f"{shown}, which is none or is damaged ({take_sentence(error)})"
         raise ArgumentError("MODEL", must, got, "Train it again or copy it anew.") from None

@@ -142,11 +142,11 @@ class Rule:
                 f"{self.tolerance:g} at alpha = 0.05. More rows or a stronger penalty may help; another "
                 "tolerance must not be picked here."
             )
-        point, free = found.points[found.chosen], found.points[0]
+        point, free = found.points[found.chosen], found.points[found.weakest]
         beside = f" (without penalty: {cell(free.performance)} and {cell(free.dependence)})"
         return (
             f"Chosen: {_describe(point)}, with {found.performance} {cell(point.performance)} and {gap} "
-            f"{cell(point.dependence)}{'' if found.chosen == 0 else beside}. Rule '{self.name}': "
+            f"{cell(point.dependence)}{'' if found.chosen == found.weakest else beside}. Rule '{self.name}': "
             f"{self._explain_choice(found, point, gap)}."
         )
 
@@ -175,14 +175,17 @@ class Rule:
             f"the lowest {gap} among models whose {found.performance} is within {share(self.within or 0.0)} "
             "of the one without penalty"
         )
-        if found.chosen != 0:
+        if found.chosen != found.weakest:
             return why
-        if frhsic.selection.matched_point(found.points[1:], point, tolerance=self.within or 0.0) is None:
+        others = [one for index, one in enumerate(found.points) if index != found.weakest]
+        if frhsic.selection.matched_point(others, point, tolerance=self.within or 0.0) is None:
             return f"{why}: no other is; --within allows more"
         return f"{why}: none of the others has less {gap}"
 
 
 def _describe(point: frhsic.selection.Point) -> str:
+    if point.model is not None:
+        return point.label
     if point.limit is not None:
         return point.label
     if point.budget is not None:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from frhsic._checks import ArgumentError
-from frhsic._text import share
+from frhsic._text import quote, share
 from frhsic.cli import _options as options
 from frhsic.cli._options import option
 from frhsic.cli._output import echo, echo_warnings, show_status
 from frhsic.cli._rules import parse_limit
-from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement
+from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement, parse_models
 
 _Budget = Annotated[
     float | None,
@@ -31,6 +31,9 @@ _Limit = Annotated[
     ),
 ]
 _Lam = Annotated[float | None, option("--lam X", "Penalty weight instead, without a unit; 0 trains without.")]
+_ModelKind = Annotated[
+    str, option("--model KIND", "network, or trees of an installed library: lightgbm or xgboost.")
+]
 _Holdout = Annotated[float, option("--holdout SHARE", "Share of rows to judge on, not to train on.")]
 
 
@@ -42,6 +45,7 @@ def train(
     budget: _Budget = None,
     limit: _Limit = None,
     lam: _Lam = None,
+    model: _ModelKind = "network",
     task: options.Task = "auto",
     kind: options.Kinds = None,
     weight: options.Weight = None,
@@ -67,6 +71,7 @@ def train(
         --holdout 0.3 --save-holdout held_out.csv
       frhsic train people.csv --target income --sensitive age --limit gap=0.02 -o model.frhsic --epochs 5
       frhsic train people.csv --target income --sensitive age --lam 3 -o model.frhsic --epochs 5
+      frhsic train people.csv --target income --sensitive age --model lightgbm -o model.frhsic
     """  # noqa: D301
     table = TrainingTable(
         file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
@@ -77,14 +82,22 @@ def train(
         must = "lie above 0 and be at most 1: a share of the dependence of a model without penalty"
         fix = "Pass 0.1, say, or --lam 0 to train without a penalty."
         raise ArgumentError("--budget", must, f"{budget:g}", fix)
+    (kind_of_model,) = _one(parse_models(model), model)
     reserve = Holdout(holdout, save_holdout)
     options.check_outputs({"-o": output, "--save-holdout": save_holdout}, file)
     data = table.read()
     from frhsic.numerics._threads import one_thread
 
     with one_thread():
-        settings = {"budget": budget, "limit": limits, "lam": lam, "epochs": epochs}
+        settings = {"budget": budget, "limit": limits, "lam": lam, "epochs": epochs, "kind": kind_of_model}
         _run(data, reserve, output, settings, seed)
+
+
+def _one(names: list[str], text: str) -> list[str]:
+    if len(names) > 1:
+        fix = "For several see: frhsic frontier --help"
+        raise ArgumentError("--model", "name one kind", quote(text), fix)
+    return names
 
 
 def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str, Any], seed: int) -> None:
@@ -99,14 +112,16 @@ def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str,
         arguments = {f"{step}__sensitive_features": rows.s, f"{step}__sample_weight": rows.w}
         model.fit(rows.x, rows.y, **arguments)
     frhsic.persistence.save(model, output)
-    echo(f"Trained a {data.what} on {len(rows):,} rows and {data.width}.")
+    how = "" if settings["kind"] == "network" else f" with {settings['kind']}"
+    echo(f"Trained a {data.what}{how} on {len(rows):,} rows and {data.width}.")
     echo()
     echo_judgement(model, "the rows used for training", rows)
     relative, budget = model[-1].relative_dependence_, settings["budget"] or BUDGET
     if relative is not None and not math.isnan(relative):
         left = f"{share(relative)} of that of a model trained beside it without penalty"
+        what = "Normalised HSIC" if settings["kind"] == "network" else "HSIC"
         echo(
-            f"  Normalised HSIC of the score is {left} (budget: {share(budget)}). GDP falls "
+            f"  {what} of the score is {left} (budget: {share(budget)}). GDP falls "
             "more slowly, because HSIC behaves like a square."
         )
     for one in model[-1].reached_:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 65_536  # rows that a prediction holds at a time
 _MOST_LABELS = 100
+MODELS = ("network", "lightgbm", "xgboost")
 
 
 @dataclass(frozen=True)
@@ -99,16 +100,38 @@ class TrainingData:
         table, x = self.table.take(rows), self.x.take(rows)
         return replace(self, table=table, x=x, y=self.y[rows], s=self.s[rows], w=w)
 
-    def make_model(self, **arguments: Any) -> Any:
-        """Return a pipeline of a table encoder and a classifier or regressor."""
+    def make_model(self, kind: str, epochs: int, **arguments: Any) -> Any:
+        """Return a pipeline of a table encoder and a classifier or regressor, a network or trees."""
         from sklearn.pipeline import make_pipeline
 
+        import frhsic.boosting
         import frhsic.estimators
 
-        model_class = (
-            frhsic.estimators.FRHSICClassifier if self.classes else frhsic.estimators.FRHSICRegressor
-        )
-        return make_pipeline(frhsic.estimators.TableEncoder(), model_class(**arguments))
+        made: Any
+        if kind == "network":
+            network = (frhsic.estimators.FRHSICRegressor, frhsic.estimators.FRHSICClassifier)
+            made = network[bool(self.classes)](epochs=epochs, **arguments)
+        else:
+            trees = (frhsic.boosting.FRHSICBoostingRegressor, frhsic.boosting.FRHSICBoostingClassifier)
+            made = trees[bool(self.classes)](backend=kind, **arguments)  # type: ignore[arg-type]
+        return make_pipeline(frhsic.estimators.TableEncoder(), made)
+
+
+def parse_models(text: str) -> list[str]:
+    """Return the kinds of model of --model, each once, if their libraries are installed."""
+    import importlib.util
+
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in MODELS]
+    if unknown or len(set(names)) < len(names):
+        must = f"name some of {', '.join(MODELS)}, each once"
+        raise ArgumentError("--model", must, quote(text), "Write lightgbm, say.")
+    for name in names:
+        if name != "network" and importlib.util.find_spec(name) is None:
+            extra = "trees" if name == "lightgbm" else name
+            fix = f"Install it: pip install 'frhsic[{extra}]'."
+            raise ArgumentError("--model", "name a library that is installed", quote(name), fix)
+    return names
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ import frhsic.dependence as dependence
 import frhsic.sketching as sketching
 from frhsic._checks import ArgumentError
 from frhsic._tensorfile import TensorFileError
+from frhsic.boosting import FRHSICBoostingClassifier, FRHSICBoostingRegressor
 from frhsic.data import to_generator
 from frhsic.engine import Training, make_net
 from frhsic.engine.limits import Reached
@@ -39,6 +40,7 @@ from frhsic.penalty import Penalty, PenaltySum
 Model: TypeAlias = FRHSICClassifier | FRHSICRegressor | FRHSICEncoder
 
 MODELS: Final = (FRHSICClassifier, FRHSICRegressor, FRHSICEncoder)
+TREES: Final = (FRHSICBoostingClassifier, FRHSICBoostingRegressor)
 _MEASURES: Final = [getattr(home, name) for home in (dependence, sketching) for name in home.__all__]
 CLASSES: Final[list[type]] = [Penalty, PenaltySum, Training]
 CLASSES.extend(  # a sketch is no part of a model
@@ -59,19 +61,22 @@ _MOST_LABELS: Final = 2**22  # characters of all classes at the width of the lon
 def arguments_of(cls: type) -> dict[str, Any]:
     """Return the types of the arguments that travel: a file may hold what the constructor declares."""
     hints = typing.get_type_hints(cls if dataclasses.is_dataclass(cls) else cls.__init__)  # type: ignore[misc]
+    if issubclass(cls, (*MODELS, *TREES)):
+        hints["random_state"] = int | None
     if issubclass(cls, MODELS):
-        hints |= {"encoder": Sequence[int] | None, "random_state": int | None}
+        hints["encoder"] = Sequence[int] | None
     names = [name for name in inspect.signature(cls).parameters if name[0] != "_" and name not in _LEFT_OUT]
     return {name: hints[name] for name in names}
 
 
-def _demand(ok: bool, must: str, got: str) -> None:
+def demand(ok: bool, must: str, got: str) -> None:
+    """Raise TensorFileError unless something holds."""
     if not ok:
         raise TensorFileError("path", must, got)
 
 
 @contextlib.contextmanager
-def _blame_file(where: str) -> Iterator[None]:
+def blame_file(where: str) -> Iterator[None]:
     """Turn the error of a constructor into one about the file."""
     try:
         yield
@@ -80,33 +85,34 @@ def _blame_file(where: str) -> Iterator[None]:
         raise TensorFileError("path", must, ascii(str(error)[:200])) from None
 
 
-def _fields(value: Any, where: str, names: Iterable[str]) -> dict[str, Any]:
+def take_fields(value: Any, where: str, names: Iterable[str]) -> dict[str, Any]:
+    """Return a dict of exactly these keys."""
     names = list(names)
     good = type(value) is dict and set(value) == set(names)
-    _demand(good, f"hold in '{where}' exactly {', '.join(names) or 'nothing'}", "something else")
+    demand(good, f"hold in '{where}' exactly {', '.join(names) or 'nothing'}", "something else")
     return value
 
 
-def _record(value: Any, where: str, hints: Mapping[str, Any]) -> dict[str, Any]:
+def take_record(value: Any, where: str, hints: Mapping[str, Any]) -> dict[str, Any]:
     """Return exactly the fields that the hints name, each of the type of its hint."""
-    found = _fields(value, where, hints)
-    return {name: _value(found[name], hint, f"{where}.{name}") for name, hint in hints.items()}
+    found = take_fields(value, where, hints)
+    return {name: take_value(found[name], hint, f"{where}.{name}") for name, hint in hints.items()}
 
 
 def restore(tensors: dict[str, Tensor], document: dict[str, Any], encoder: nn.Module | None) -> Any:
     """Return the model that a file holds, or raise ValueError."""
     names = ("format", "version", "versions", "pipeline", "estimator", "architecture", "fitted")
-    top = _fields(document, "document", names)
+    top = take_fields(document, "document", names)
     if top["version"] == 3:
         _add_limits(top)
     versions = top["versions"]
     good = type(versions) is dict and all(type(version) is str for version in versions.values())
-    _demand(good, "hold 'versions' as texts", "something else")
-    estimator: Any = _object(top["estimator"], MODELS, "estimator")
+    demand(good, "hold 'versions' as texts", "something else")
+    estimator: Any = make_object(top["estimator"], MODELS, "estimator")
     chains = {"encoder": tuple[int, ...] | None, "head": tuple[int, ...]}
-    widths, head = _record(top["architecture"], "architecture", chains).values()
+    widths, head = take_record(top["architecture"], "architecture", chains).values()
     good = estimator.encoder is None if widths is None else estimator.encoder == widths[1:]
-    _demand(good, "have the layers that the parameter 'encoder' describes", "others")
+    demand(good, "have the layers that the parameter 'encoder' describes", "others")
     if widths is None and encoder is None:
         must = "be a module of the architecture that was saved: "
         must += "the model was trained with one of the caller's"
@@ -116,12 +122,12 @@ def restore(tensors: dict[str, Tensor], document: dict[str, Any], encoder: nn.Mo
         raise ArgumentError("encoder", must, type(encoder).__name__, "Leave it out.")
     layers: nn.Module | tuple[int, ...] = encoder if encoder is not None else estimator.encoder
     estimator.encoder = layers
-    with _blame_file("estimator"):
+    with blame_file("estimator"):
         estimator._check_parameters()
         to_generator(estimator.random_state)
     _restore_fitted(estimator, top["fitted"], head)
     _check_shapes(estimator, tensors, widths, head)
-    model = estimator if top["pipeline"] is None else _pipeline(top["pipeline"], estimator)
+    model = estimator if top["pipeline"] is None else make_pipeline(top["pipeline"], estimator)
     _restore_tensors(estimator, tensors, layers, head)
     return model
 
@@ -145,61 +151,70 @@ def _add_limits(top: dict[str, Any]) -> None:
 
 def _restore_fitted(estimator: Any, plain: Any, head: tuple[int, ...]) -> None:
     names = ("n_features_in", "feature_names_in", "classes", "sensitive", "n_iter", "best_epoch", "history")
-    fitted = _fields(plain, "fitted", (*names, "relative_dependence", "reached", "output"))
-    p = estimator.n_features_in_ = _value(fitted["n_features_in"], int, "n_features_in")
-    columns = _value(fitted["feature_names_in"], tuple[str, ...] | None, "feature_names_in")
-    if columns is not None:
-        good = len(columns) == p == len(set(columns))
-        _demand(good, "hold distinct 'feature_names_in', one for each column", "others")
-        estimator.feature_names_in_ = np.array(columns, dtype=object)
+    fitted = take_fields(plain, "fitted", (*names, "relative_dependence", "reached", "output"))
+    restore_columns(estimator, fitted)
+    p = estimator.n_features_in_
     outputs = p if type(estimator) is FRHSICEncoder else 1
     if type(estimator) is FRHSICClassifier:
-        estimator.classes_ = _classes(fitted["classes"])
+        estimator.classes_ = take_classes(fitted["classes"])
         outputs = 1 if len(estimator.classes_) == 2 else len(estimator.classes_)
     else:
-        _demand(fitted["classes"] is None, "hold 'classes' for a classifier only", "some")
-    _demand(head[-1:] == (outputs,), f"have a head with {outputs} outputs", "another")
-    estimator.sensitive_names_ = estimator.sensitive_kinds_ = None
-    if fitted["sensitive"] is not None:
-        hints = {"names": tuple[str, ...], "kinds": tuple[Literal["continuous", "categorical"], ...]}
-        labels, kinds = _record(fitted["sensitive"], "sensitive", hints).values()
-        estimator.sensitive_names_, estimator.sensitive_kinds_ = labels, kinds
-        good = 0 < len(labels) == len(kinds) == len(set(labels))
-        _demand(good, "hold distinct 'sensitive' names with a kind each", "others")
-    estimator.n_iter_ = _value(fitted["n_iter"], int, "n_iter")
-    estimator.best_epoch_ = _value(fitted["best_epoch"], int, "best_epoch")
-    relative = _value(fitted["relative_dependence"], float | None, "relative_dependence")
+        demand(fitted["classes"] is None, "hold 'classes' for a classifier only", "some")
+    demand(head[-1:] == (outputs,), f"have a head with {outputs} outputs", "another")
+    estimator.n_iter_ = take_value(fitted["n_iter"], int, "n_iter")
+    estimator.best_epoch_ = take_value(fitted["best_epoch"], int, "best_epoch")
+    relative = take_value(fitted["relative_dependence"], float | None, "relative_dependence")
     estimator.relative_dependence_ = relative
-    _demand(type(fitted["reached"]) is list, "hold a list as 'reached'", "something else")
+    demand(type(fitted["reached"]) is list, "hold a list as 'reached'", "something else")
     one = typing.get_type_hints(Reached)
-    estimator.reached_ = tuple(Reached(**_record(entry, "reached", one)) for entry in fitted["reached"])
-    _demand(type(fitted["history"]) is list, "hold a list as 'history'", "something else")
+    estimator.reached_ = tuple(Reached(**take_record(entry, "reached", one)) for entry in fitted["reached"])
+    demand(type(fitted["history"]) is list, "hold a list as 'history'", "something else")
     epoch = typing.get_type_hints(Record)
-    estimator.history_ = [_record(record, "history", epoch) for record in fitted["history"]]
+    estimator.history_ = [take_record(record, "history", epoch) for record in fitted["history"]]
     good = 0 <= estimator.best_epoch_ < estimator.n_iter_ >= len(estimator.history_) > 0
-    _demand(good, "hold 'best_epoch' and a 'history' within 'n_iter' epochs", "others")
+    demand(good, "hold 'best_epoch' and a 'history' within 'n_iter' epochs", "others")
     _set_output(estimator, fitted["output"])
 
 
+def restore_columns(estimator: Any, fitted: Mapping[str, Any]) -> None:
+    """Set the names of the columns of X and of S."""
+    p = estimator.n_features_in_ = take_value(fitted["n_features_in"], int, "n_features_in")
+    columns = take_value(fitted["feature_names_in"], tuple[str, ...] | None, "feature_names_in")
+    if columns is not None:
+        good = len(columns) == p == len(set(columns))
+        demand(good, "hold distinct 'feature_names_in', one for each column", "others")
+        estimator.feature_names_in_ = np.array(columns, dtype=object)
+    estimator.sensitive_names_ = estimator.sensitive_kinds_ = None
+    if fitted["sensitive"] is not None:
+        hints = {"names": tuple[str, ...], "kinds": tuple[Literal["continuous", "categorical"], ...]}
+        labels, kinds = take_record(fitted["sensitive"], "sensitive", hints).values()
+        estimator.sensitive_names_, estimator.sensitive_kinds_ = labels, kinds
+        good = 0 < len(labels) == len(kinds) == len(set(labels))
+        demand(good, "hold distinct 'sensitive' names with a kind each", "others")
+
+
 def _set_output(transformer: Any, plain: Any) -> None:
-    transformer.set_output(transform=_value(plain, Literal["default", "pandas", "polars"] | None, "output"))
+    transformer.set_output(
+        transform=take_value(plain, Literal["default", "pandas", "polars"] | None, "output")
+    )
 
 
-def _classes(plain: Any) -> NDArray[Any]:
-    found = _record(plain, "classes", {"dtype": str, "values": tuple[str | bool | int | float, ...]})
+def take_classes(plain: Any) -> NDArray[Any]:
+    """Return the classes of a model."""
+    found = take_record(plain, "classes", {"dtype": str, "values": tuple[str | bool | int | float, ...]})
     name, values = found["dtype"], list(found["values"])
     width = re.fullmatch(r"U([1-9][0-9]{0,6})", name, re.ASCII)
-    _demand(name in DTYPES or width is not None, "hold a known 'classes.dtype'", ascii(name[:40]))
+    demand(name in DTYPES or width is not None, "hold a known 'classes.dtype'", ascii(name[:40]))
     kind = DTYPES.get(name, str)
     good = len(values) > 1 and all(type(value) is kind for value in values)
-    _demand(good, f"hold at least two classes for the dtype {name}", "others")
-    _demand(all(a < b for a, b in pairwise(values)), "hold sorted and distinct classes", "others")
+    demand(good, f"hold at least two classes for the dtype {name}", "others")
+    demand(all(a < b for a, b in pairwise(values)), "hold sorted and distinct classes", "others")
     if width is not None:
         good = len(values) * int(width[1]) <= _MOST_LABELS
-        _demand(good, f"hold classes of at most {_MOST_LABELS} characters", "more")
-    with _blame_file("classes"), np.errstate(over="ignore"):
+        demand(good, f"hold classes of at most {_MOST_LABELS} characters", "more")
+    with blame_file("classes"), np.errstate(over="ignore"):
         classes = np.array(values, dtype=name)
-    _demand(classes.tolist() == values, f"hold classes that fit the dtype {name}", "others")
+    demand(classes.tolist() == values, f"hold classes that fit the dtype {name}", "others")
     return classes
 
 
@@ -210,10 +225,10 @@ def _check_shapes(
     chains = {"head": head} if widths is None else {"encoder": widths, "head": head}
     for name, chain in chains.items():
         good = 2 <= len(chain) <= len(tensors) and min(chain) > 0
-        _demand(good, f"hold positive widths in 'architecture.{name}', as many as layers", "others")
+        demand(good, f"hold positive widths in 'architecture.{name}', as many as layers", "others")
     p = estimator.n_features_in_
     good = widths is None or (widths[0] == p and widths[-1] == head[0])
-    _demand(good, "have layers that join: columns, encoder, head", "others")
+    demand(good, "have layers that join: columns, encoder, head", "others")
     expected = {
         f"{name}.{2 * depth}.{part}": shape
         for name, chain in chains.items()
@@ -230,13 +245,13 @@ def _check_shapes(
     found = {name: tuple(tensors[name].shape) for name in own}
     wrong, (shape, got) = _first_difference(expected, found)
     must = f"hold '{wrong[:40]}' of the shape {shape} that its architecture implies"
-    _demand(not wrong, must, f"{got}")
+    demand(not wrong, must, f"{got}")
     for name in own:
         dtype, scaling = tensors[name].dtype, name.startswith("scaling_")
         good = dtype == torch.float64 or (dtype == torch.float32 and not scaling)
-        _demand(good, f"hold floats in '{name}' (float64 for a scaling)", f"{dtype}")
+        demand(good, f"hold floats in '{name}' (float64 for a scaling)", f"{dtype}")
         good = not name.endswith(".factor") or bool((tensors[name] >= 0).all())
-        _demand(good, f"hold no negative number in '{name}'", "one")
+        demand(good, f"hold no negative number in '{name}'", "one")
 
 
 def _first_difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, tuple[Any, Any]]:
@@ -279,46 +294,47 @@ def _kind(x: Any) -> tuple[str, tuple[int, ...]]:
     return "float" if x.is_floating_point() else str(x.dtype).removeprefix("torch."), tuple(x.shape)
 
 
-def _pipeline(plain: Any, estimator: Any) -> Pipeline:
-    found = _fields(plain, "pipeline", ("steps", "verbose", "table", "output"))
-    with _blame_file("table"):
+def make_pipeline(plain: Any, estimator: Any) -> Pipeline:
+    """Return the estimator after the encoder of tables that was saved with it."""
+    found = take_fields(plain, "pipeline", ("steps", "verbose", "table", "output"))
+    with blame_file("table"):
         table = TableEncoder.from_state(found["table"])
     _set_output(table, found["output"])
     columns = sum(len(column.suffixes) for column in table.columns_)
-    _demand(columns == estimator.n_features_in_, "hold a 'table' with the columns of the model", "others")
-    names = _value(found["steps"], tuple[str, str], "pipeline.steps")
-    verbose = _value(found["verbose"], bool, "pipeline.verbose")
+    demand(columns == estimator.n_features_in_, "hold a 'table' with the columns of the model", "others")
+    names = take_value(found["steps"], tuple[str, str], "pipeline.steps")
+    verbose = take_value(found["verbose"], bool, "pipeline.verbose")
     model = Pipeline(list(zip(names, (table, estimator), strict=True)), verbose=verbose)
     taken = {"", *model.get_params(deep=False)}
     good = names[0] != names[1] and not taken & set(names) and not any("__" in name for name in names)
-    _demand(good, "name the steps of the pipeline as scikit-learn allows", "others")
+    demand(good, "name the steps of the pipeline as scikit-learn allows", "others")
     return model
 
 
-def _object(plain: Any, bases: tuple[type, ...], where: str) -> Any:
+def make_object(plain: Any, bases: tuple[type, ...], where: str) -> Any:
     """Make an object of one of the known classes, of arguments that have the types it declares."""
-    found = _fields(plain, where, ("class", "arguments"))
-    known = {cls.__name__: cls for cls in (*CLASSES, *MODELS) if issubclass(cls, bases)}
-    name = _value(found["class"], str, f"{where}.class")
-    _demand(name in known, f"name in '{where}' one of {', '.join(known) or 'no class'}", ascii(name[:40]))
+    found = take_fields(plain, where, ("class", "arguments"))
+    known = {cls.__name__: cls for cls in (*CLASSES, *MODELS, *TREES) if issubclass(cls, bases)}
+    name = take_value(found["class"], str, f"{where}.class")
+    demand(name in known, f"name in '{where}' one of {', '.join(known) or 'no class'}", ascii(name[:40]))
     hints = arguments_of(known[name])  # type: ignore[arg-type]
-    arguments = _fields(found["arguments"], f"{where}.{name}", hints)
+    arguments = take_fields(found["arguments"], f"{where}.{name}", hints)
     short = all(type(value) is not list or len(value) <= _MOST_ENTRIES for value in arguments.values())
-    _demand(short, f"hold lists of at most {_MOST_ENTRIES} entries in '{where}'", "a longer one")
-    values = {key: _value(value, hints[key], f"{where}.{key}") for key, value in arguments.items()}
-    with _blame_file(where):
+    demand(short, f"hold lists of at most {_MOST_ENTRIES} entries in '{where}'", "a longer one")
+    values = {key: take_value(value, hints[key], f"{where}.{key}") for key, value in arguments.items()}
+    with blame_file(where):
         return known[name](**values)
 
 
-def _value(value: Any, hint: Any, where: str) -> Any:
+def take_value(value: Any, hint: Any, where: str) -> Any:
     """Return a value of exactly the type of the hint; lists become tuples, pairs mappings."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     parts = typing.get_args(hint) if union else (hint,)
     if type(value) is dict and Kernel in parts:
-        with _blame_file(where):
+        with blame_file(where):
             return read_kernel(value)
     if type(value) is dict and "class" in value:
-        return _object(value, tuple(part for part in parts if isinstance(part, type)), where)
+        return make_object(value, tuple(part for part in parts if isinstance(part, type)), where)
     for part in parts:
         origin, args = typing.get_origin(part), typing.get_args(part)
         if part in (str, bool, int, float, types.NoneType, Any) or origin is Literal:
@@ -326,20 +342,20 @@ def _value(value: Any, hint: Any, where: str) -> Any:
             if type(value) in simple or (origin is Literal and type(value) is str and value in args):
                 return value
             if part is Any and type(value) is list:  # several labels of y
-                return [_value(entry, str | bool | int | float, where) for entry in value]
+                return [take_value(entry, str | bool | int | float, where) for entry in value]
         elif origin in (tuple, Sequence) and type(value) is list:
             fixed = origin is tuple and args[-1] is not ...
             if not fixed or len(args) == len(value):
                 kinds = args if fixed else args[:1] * len(value)
-                return tuple(_value(entry, kind, where) for entry, kind in zip(value, kinds, strict=True))
+                return tuple(take_value(entry, kind, where) for entry, kind in zip(value, kinds, strict=True))
         elif origin is Mapping and type(value) is dict:
             pair: Any = types.GenericAlias(tuple, args)
-            pairs = _value(
-                _fields(value, where, ("pairs",))["pairs"], types.GenericAlias(tuple, (pair, ...)), where
+            pairs = take_value(
+                take_fields(value, where, ("pairs",))["pairs"], types.GenericAlias(tuple, (pair, ...)), where
             )
-            with _blame_file(where):  # a list of labels is no key
+            with blame_file(where):  # a list of labels is no key
                 mapping = dict(pairs)
-            _demand(len(mapping) == len(pairs), f"hold every key of '{where}' once", "one twice")
+            demand(len(mapping) == len(pairs), f"hold every key of '{where}' once", "one twice")
             return mapping
     expected = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
     raise TensorFileError("path", f"hold {expected} in '{where}'", type(value).__name__)

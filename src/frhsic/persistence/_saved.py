@@ -12,8 +12,8 @@ import json
 import numbers
 import os
 import platform
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
@@ -25,11 +25,14 @@ from torch import Tensor, nn
 import frhsic.dependence as dependence
 from frhsic import _tensorfile as tensorfile
 from frhsic._checks import ArgumentError
+from frhsic.boosting import FRHSICBoostingClassifier
 from frhsic.engine.nets import Net
 from frhsic.estimators import FRHSICClassifier, TableEncoder
 from frhsic.kernels import Kernel
 from frhsic.kernels.documents import describe_kernel, has_document
-from frhsic.persistence._reading import CLASSES, DTYPES, MODELS, Model, arguments_of, restore
+from frhsic.persistence._boosters import KIND as TREES_KIND
+from frhsic.persistence._boosters import describe_trees, restore_trees
+from frhsic.persistence._reading import CLASSES, DTYPES, MODELS, TREES, Model, arguments_of, restore
 
 _KIND: Final = "frhsic-model"
 _MOST_HISTORY: Final = 2**20  # characters
@@ -44,7 +47,7 @@ def save(model: Model | Pipeline, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : FRHSICClassifier, FRHSICRegressor, FRHSICEncoder or Pipeline
+    model : FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, trees of frhsic.boosting, or Pipeline
         A Pipeline must be a TableEncoder and one of the others. Subclasses are not accepted.
     path : str or path
         A file there is replaced in one step.
@@ -77,10 +80,40 @@ def save(model: Model | Pipeline, path: str | os.PathLike[str]) -> None:
     True
     """
     table, estimator = _split_pipeline(model)
+    if isinstance(estimator, TREES):
+        _save_trees(model, table, estimator, path)
+        return
     check_is_fitted(estimator, "encoder_")
     net = Net(estimator.encoder_, estimator.head_)
     tensors = _collect_tensors(estimator, net)
     custom = isinstance(estimator.encoder, nn.Module)
+    document = {
+        **_describe_top(_KIND, model, table, estimator),
+        "architecture": {"encoder": None if custom else _widths(net.encoder), "head": _widths(net.head)},
+        "fitted": _describe_fit(estimator),
+    }
+    # What could not be loaded again raises now, not when the model that was trained is gone.
+    with _readable():
+        restore(tensors, json.loads(json.dumps(document)), net.encoder if custom else None)
+    tensorfile.write(path, tensors, document)
+
+
+def _save_trees(model: Any, table: TableEncoder | None, estimator: Any, path: str | os.PathLike[str]) -> None:
+    check_is_fitted(estimator, "booster_")
+    tensors, fitted = describe_trees(estimator)
+    classes = _describe_classes(estimator.classes_) if type(estimator) is FRHSICBoostingClassifier else None
+    document = {
+        **_describe_top(TREES_KIND, model, table, estimator),
+        "classes": classes,
+        "fitted": fitted,
+    }
+    with _readable():
+        restore_trees(tensors, json.loads(json.dumps(document)), estimator.backend)
+    tensorfile.write(path, tensors, document)
+
+
+def _describe_top(kind: str, model: Any, table: TableEncoder | None, estimator: Any) -> dict[str, Any]:
+    """Return what the documents of networks and of trees share."""
     pipeline = None
     if table is not None:
         pipeline = {
@@ -90,34 +123,44 @@ def save(model: Model | Pipeline, path: str | os.PathLike[str]) -> None:
             "output": _output(table),
         }
     versions = {"python": platform.python_version()}
-    for name in ("frhsic", "torch", "numpy", "scikit-learn"):
+    packages = ["frhsic", "torch", "numpy", "scikit-learn"]
+    packages += [estimator.backend] if isinstance(estimator, TREES) else []
+    for name in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-    document = {
-        "format": _KIND,
+    return {
+        "format": kind,
         "version": tensorfile.VERSION,
         "versions": versions,
         "pipeline": pipeline,
         "estimator": _describe(estimator),
-        "architecture": {"encoder": None if custom else _widths(net.encoder), "head": _widths(net.head)},
-        "fitted": _describe_fit(estimator),
     }
-    # What could not be loaded again raises now, not when the model that was trained is gone.
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """Say of a model whose file would be refused what is wrong with it."""
     try:
-        restore(tensors, json.loads(json.dumps(document)), net.encoder if custom else None)
+        yield
     except ValueError as error:
         fix = error.fix if isinstance(error, tensorfile.TensorFileError) else ""
         raise ValueError(
             "'model' must be as its fit left it, so that its file can be read. Got one whose file would be "
             f"refused: {str(error).removesuffix(fix)}Set its parameters right or fit it again."
         ) from error
-    tensorfile.write(path, tensors, document)
 
 
-def load(path: str | os.PathLike[str], *, encoder: nn.Module | None = None) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    encoder: nn.Module | None = None,
+    backend: Literal["lightgbm", "xgboost"] | None = None,
+) -> Any:
     """Read a model that :func:`save` wrote; its predictions are the same, bit for bit.
 
-    Nothing in the file is run, and nothing is allocated that the file does not hold.
+    Nothing in the file is run, and nothing is allocated that the file does not hold. Trees are different:
+    the file holds them in the format of their library, whose parser is C++ that frhsic does not control, so
+    they are read only where ``backend`` names it.
 
     Parameters
     ----------
@@ -125,10 +168,12 @@ def load(path: str | os.PathLike[str], *, encoder: nn.Module | None = None) -> A
     encoder : nn.Module, optional
         Needed exactly where the parameter ``encoder`` was a module: one of the same architecture. A copy of
         it takes the saved weights.
+    backend : {"lightgbm", "xgboost"}, optional
+        Of trees: the library that is to parse them. Name it if you trust where the file is from.
 
     Returns
     -------
-    FRHSICClassifier, FRHSICRegressor, FRHSICEncoder or Pipeline
+    FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, their trees, or Pipeline
         Fitted, on the CPU, without ``penalty_``.
 
     Raises
@@ -149,22 +194,27 @@ def load(path: str | os.PathLike[str], *, encoder: nn.Module | None = None) -> A
         raise TypeError(
             f"'encoder' must be a torch module. Got {type(encoder).__name__}. Leave it out for widths."
         )
-    return restore(*tensorfile.read(path, kind=_KIND), encoder)
+    tensors, document = tensorfile.read(path, kind=(_KIND, TREES_KIND))
+    if document["format"] == TREES_KIND:
+        return restore_trees(tensors, document, backend)
+    if backend is not None:
+        raise ArgumentError("backend", "be None for a network", repr(backend), "Leave it out.")
+    return restore(tensors, document, encoder)
 
 
 def _split_pipeline(model: Any) -> tuple[TableEncoder | None, Model]:
-    if type(model) in MODELS:
+    if type(model) in (*MODELS, *TREES):
         return None, model
     got = type(model).__name__
     if type(model) is Pipeline:
         steps = [step for _, step in model.steps]
-        if len(steps) == 2 and type(steps[0]) is TableEncoder and type(steps[1]) in MODELS:
+        if len(steps) == 2 and type(steps[0]) is TableEncoder and type(steps[1]) in (*MODELS, *TREES):
             return steps[0], steps[1]
         names = (step if isinstance(step, str) else type(step).__name__ for step in steps)
         got = f"a Pipeline of {', '.join(names)}"
     raise TypeError(
-        "'model' must be FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, or a Pipeline of TableEncoder "
-        f"and one of them. Got {got}. Save one of these."
+        "'model' must be FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, trees of frhsic.boosting, or a "
+        f"Pipeline of TableEncoder and one of them. Got {got}. Save one of these."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,9 +27,9 @@ def plot_frontier(
 ) -> Axes:
     """Draw the models of a sweep, performance against dependence, and the front of those that none beats.
 
-    Beside the models are their budgets in percent, their limits, or their penalty weights. Bars are the
-    confidence intervals of each model by itself, where there are some. The front is drawn in steps: between
-    two models there is none.
+    Each kind of model has its marker. Beside the models are their budgets in percent, their limits, or their
+    penalty weights. Bars are the confidence intervals of each model by itself, where there are some. The
+    front is drawn in steps: between two models there is none.
 
     Parameters
     ----------
@@ -58,7 +59,10 @@ def plot_frontier(
     x = [*(point.dependence for point in front), max(point.dependence for point in points)]
     y = [*(point.performance for point in front), front[-1].performance]
     ax.step(x, y, where="post", color=MAIN, linewidth=1.6, label="beaten by none", zorder=2.2)
-    _draw_models(ax, [point for point in points if point.penalty_weight != 0], "models", "o", MAIN)
+    kinds = dict.fromkeys(point.model for point in points)
+    for kind, marker in zip(kinds, itertools.cycle("o^Dv"), strict=False):
+        own = [point for point in points if point.penalty_weight != 0 and point.model == kind]
+        _draw_models(ax, own, escape_dollars(kind or "models"), marker, MAIN)
     _draw_models(ax, [point for point in points if point.penalty_weight == 0], "unconstrained", "s", CHANCE)
     if chosen is not None:
         ring: dict[str, Any] = {"fillstyle": "none", "markersize": 13, "markeredgewidth": 1.8, "zorder": 2.6}

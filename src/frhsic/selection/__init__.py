@@ -2,6 +2,7 @@
 
 from frhsic.selection._front import matched_point, naup, pareto_front
 from frhsic.selection._point import Point
+from frhsic.selection._rules import find_weakest as find_weakest
 from frhsic.selection._rules import (
     first_not_rejected,
     knee,

@@ -12,6 +12,7 @@ from torch import Tensor
 import frhsic.inference as inference
 from frhsic._checks import ArgumentError
 from frhsic.auditing.probes import MOST_ROWS, probe_representation
+from frhsic.boosting import FRHSICBoostingClassifier, FRHSICBoostingRegressor
 from frhsic.data import Sensitive, to_generator, to_matrix
 from frhsic.dependence import GDP, HSIC, Dependence, ScoreGap
 from frhsic.engine.limits import Key, make_measure, read_limit, write_limit
@@ -21,7 +22,8 @@ from frhsic.kernels import Gaussian
 from frhsic.selection._held_out import Rows
 from frhsic.selection._point import Point
 
-Model: TypeAlias = FRHSICClassifier | FRHSICRegressor | FRHSICEncoder
+Trees: TypeAlias = FRHSICBoostingClassifier | FRHSICBoostingRegressor
+Model: TypeAlias = FRHSICClassifier | FRHSICRegressor | FRHSICEncoder | Trees
 On: TypeAlias = Literal["prediction", "representation"]
 
 LEVEL = 0.95
@@ -68,7 +70,7 @@ class Judge:
         """Return a model's point, and the other columns of its row in the table."""
         prediction = _prediction(model, held.x)
         z = None
-        if self.representation or self.on == "representation":
+        if not isinstance(model, Trees) and (self.representation or self.on == "representation"):
             z = torch.from_numpy(model.transform(held.x))
         view = prediction if self.on == "prediction" else z
         assert view is not None  # noqa: S101 - an encoder is judged on its representation
@@ -202,10 +204,15 @@ def _prediction(model: Model, x: Any) -> Tensor | None:
     """Return probabilities (of the second of two classes), or numbers; an encoder predicts nothing."""
     if isinstance(model, FRHSICEncoder):
         return None
-    if isinstance(model, FRHSICRegressor):
+    if isinstance(model, FRHSICRegressor | FRHSICBoostingRegressor):
         return to_matrix(model.predict(x))
     probabilities = to_matrix(model.predict_proba(x))
     return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
+
+
+def name_model(model: Model) -> str:
+    """Return the kind of a model in one word: "network", or the library of the trees."""
+    return str(model.backend) if isinstance(model, Trees) else "network"
 
 
 def _strength(model: Model) -> float:

@@ -40,6 +40,8 @@ class Point(Result):
         The share of the unconstrained model's dependence that it was allowed in training.
     limit : str or None
         What it was limited in, and by how much: "gap 0.02".
+    model : str or None
+        The kind of model, in a sweep over several: "network", "lightgbm", "xgboost".
 
     Examples
     --------
@@ -56,6 +58,7 @@ class Point(Result):
     lower: float | None = None
     budget: float | None = None
     limit: str | None = None
+    model: str | None = None
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.penalty_weight):
@@ -64,7 +67,11 @@ class Point(Result):
 
     @property
     def label(self) -> str:
-        """The limit, the budget in percent, the penalty weight, or "unconstrained"."""
+        """The limit, the budget in percent, the penalty weight, or "unconstrained", of a model if named."""
+        return self._own_label if self.model is None else f"{self.model}, {self._own_label}"
+
+    @property
+    def _own_label(self) -> str:
         if self.limit is not None:
             return f"limit {self.limit}"
         if self.budget is not None:
@@ -74,7 +81,7 @@ class Point(Result):
     def __str__(self) -> str:
         limit = "" if self.upper is None else f", at most {number(self.upper)} by its own confidence limit"
         return (
-            f"{self.label.capitalize()}: performance {number(self.performance)}, "
+            f"{self.label[0].upper()}{self.label[1:]}: performance {number(self.performance)}, "
             f"dependence {number(self.dependence)}{limit}."
         )
 

@@ -163,8 +163,9 @@ def lowest_dependence(points: Sequence[Point]) -> int:
 def lowest_dependence_within(points: Sequence[Point], *, tolerance: float = 0.01) -> int:
     """Return the model of lowest dependence that performs nearly as well as the weakest penalty.
 
-    The weakest penalty is the unconstrained model where the sweep has it. This is the matched point of the
-    paper's tables; see :func:`matched_point`.
+    The weakest penalty is the unconstrained model where the sweep has it, the best performing one in a sweep
+    over several kinds of models. This is the matched point of the paper's tables; see
+    :func:`matched_point`.
 
     Parameters
     ----------
@@ -188,7 +189,7 @@ def lowest_dependence_within(points: Sequence[Point], *, tolerance: float = 0.01
     >>> lowest_dependence_within([Point(0, 0.85, 0.07), Point(1, 0.845, 0.03), Point(10, 0.76, 0.01)])
     1
     """
-    weakest = points[_sort(points)[0]]
+    weakest = points[find_weakest(points)]
     chosen = matched_point(points, weakest, tolerance=tolerance)
     assert chosen is not None  # noqa: S101 - the weakest is within any tolerance of itself
     return chosen
@@ -235,6 +236,16 @@ def knee(points: Sequence[Point]) -> int:
         )
 
     return max(front, key=above)
+
+
+def find_weakest(points: Sequence[Point]) -> int:
+    """Return the model of the weakest penalty; of several kinds of models the best performing one."""
+    order = _sort(points)
+    least = points[order[0]].penalty_weight
+    equal = [index for index in order if points[index].penalty_weight == least]
+    if any(points[index].model is None for index in equal):
+        return order[0]
+    return max(equal, key=lambda index: points[index].performance)
 
 
 def _sort(points: Sequence[Point], *, strongest_first: bool = False) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 import sklearn
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from frhsic._checks import ArgumentError
 from frhsic._progress import Progress
+from frhsic.boosting import FRHSICBoostingClassifier, FRHSICBoostingRegressor, fit_trees
 from frhsic.data import check_aligned, to_generator
 from frhsic.dependence import Dependence
 from frhsic.engine.limits import read_limit
@@ -29,7 +30,7 @@ from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, 
 from frhsic.inference import EquivalenceResult, TestResult, frame
 from frhsic.selection._front import pareto_front
 from frhsic.selection._held_out import Rows, hold_out
-from frhsic.selection._judging import LEVEL, Judge, On
+from frhsic.selection._judging import LEVEL, Judge, On, name_model
 from frhsic.selection._point import Point
 from frhsic.selection._rules import lowest_dependence_within
 
@@ -38,6 +39,7 @@ Rule: TypeAlias = Callable[[Sequence[Point]], int | None]
 # Halvings or so of the dependence; with a few thousand held-out rows less than a twentieth is hard to tell
 # from chance.
 _BUDGETS = (0.5, 0.2, 0.1, 0.05)
+TREES = (FRHSICBoostingClassifier, FRHSICBoostingRegressor)
 _GRIDS = {"budgets": "budget", "limits": "limit", "lams": "weight"}  # of which one is given, or none
 
 
@@ -60,8 +62,10 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : FRHSICClassifier, FRHSICRegressor, FRHSICEncoder or Pipeline
-        A Pipeline must end in one of them. Its ``budget``, ``limit`` and ``lam`` are not read.
+    estimator : estimator, Pipeline or list of these
+        FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, FRHSICBoostingClassifier, FRHSICBoostingRegressor,
+        or a Pipeline that ends in one of them. Their ``budget``, ``limit`` and ``lam`` are not read. Those of
+        a list make one frontier: all are trained on the same rows and judged on the same rows.
     budgets : sequence of float, optional
         Shares of the dependence of the unconstrained model, which is always trained beside them. With neither
         budgets, limits nor lams: 0.5, 0.2, 0.1 and 0.05.
@@ -102,10 +106,10 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     results_ : pandas.DataFrame, or dict of columns where pandas is not installed
-        A row for each model. Always: budget, limit, lam, penalty_weight (lam, or one over the budget or the
-        smallest limit), relative_dependence (on training rows, over the unconstrained model's, as the budget
-        has it), of_limit (the largest measured value over its limit, on held-out rows where there are some),
-        performance, dependence and its interval, on_front.
+        A row for each model. Always: model ("network" or the library of the trees), budget, limit, lam,
+        penalty_weight (lam, or one over the budget or the smallest limit), relative_dependence (on training
+        rows, over the unconstrained model's, as the budget has it), of_limit (the largest measured value over
+        its limit, on held-out rows where there are some), performance, dependence and its interval, on_front.
         Then, of a prediction, gap, gdp and (debiased normalised) hsic with intervals; of a representation,
         hsic_z (whitened), r2_ridge and r2_boosted (of S from Z, cross-validated among the held-out rows);
         pvalue and equivalence_pvalue. With several sensitive columns one of each, such as gdp_age.
@@ -199,40 +203,54 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
         check_aligned(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         rows = Rows(X, y, sensitive_features, sample_weight)
-        stratify = isinstance(self._last, FRHSICClassifier)
+        stratify = is_classifier(self._last)
         train, held = hold_out(rows, self.validation, stratify=stratify, seed=seed)
         asked = (self.scoring, self.test, self.tolerance, self.representation)
         limited = None if self.limits is None else next(iter(read_limit(self.limits[0])))
         judge = Judge(self._on, self.dependence, *asked, seed, limited)
         judge.rehearse(held)
+        trained = [
+            (member, before, model, own)
+            for member in self._members
+            for before, model, own in self._train(member, train, held)
+        ]
+        judged = []
+        with Progress("judging", len(trained)) as bar:
+            for _, _, model, own in trained:
+                point, found = judge(model, own)
+                if len(self._members) > 1:
+                    point = replace(point, model=name_model(model))
+                judged.append((point, found))
+                bar.advance()
+        for name in ("best_index_", "best_estimator_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        self.models_: list[Any] = [model for _, _, model, _ in trained]
+        self.points_ = [point for point, _ in judged]
+        self._steps = [(member, before) for member, before, _, _ in trained]
+        self._found = [found for _, found in judged]
+        return self.choose(self.rule)
+
+    def _train(self, member: Any, train: Rows, held: Rows) -> list[tuple[Pipeline | None, Any, Rows]]:
+        """Return each model of one estimator, with the steps before it and held-out rows as it sees them."""
         x, before = train.x, None
-        if isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1:
-            before = clone(self.estimator[:-1])
+        if isinstance(member, Pipeline) and len(member.steps) > 1:
+            before = clone(member[:-1])
             metadata = _route(before, sensitive_features=train.s, sample_weight=train.w)
             x = before.fit_transform(x, train.y, **metadata)
             held = replace(held, x=before.transform(held.x))
         grids: dict[str, Any] = {name: getattr(self, name) for name in _GRIDS}
         if not any(grid is not None for grid in grids.values()):
             grids["budgets"] = _BUDGETS
-        models = fit_path(
-            self._last,
+        fit = fit_trees if isinstance(_end(member), TREES) else fit_path
+        models = fit(
+            _end(member),
             x,
             train.y,
             **grids,
             sensitive_features=train.s,
             sample_weight=train.w,
         )
-        judged = []
-        with Progress("judging", len(models)) as bar:
-            for model in models:
-                judged.append(judge(model, held))
-                bar.advance()
-        for name in ("best_index_", "best_estimator_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
-        self.models_: list[Any] = models
-        self.points_ = [point for point, _ in judged]
-        self._before, self._found = before, [found for _, found in judged]
-        return self.choose(self.rule)
+        return [(before, model, held) for model in models]
 
     def choose(self, rule: Rule) -> Self:
         """Choose again among the trained models, by another rule, without training or judging them again.
@@ -254,9 +272,10 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise ArgumentError("rule", must, got, "Return the place of a point in the list.")
         self.best_index_ = int(index)
         best = self.models_[self.best_index_]
-        if isinstance(self.estimator, Pipeline):
-            earlier = [] if self._before is None else self._before.steps
-            best = Pipeline([*earlier, (self.estimator.steps[-1][0], best)])
+        member, before = self._steps[self.best_index_]
+        if isinstance(member, Pipeline):
+            earlier = [] if before is None else before.steps
+            best = Pipeline([*earlier, (member.steps[-1][0], best)])
         self.best_estimator_: Any = best
         return self
 
@@ -267,6 +286,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         front = set(pareto_front(self.points_))
         rows = [
             {
+                "model": name_model(model),
                 "budget": _or_nan(point.budget),
                 "limit": point.limit or "",
                 "lam": _or_nan(model.lam),
@@ -284,15 +304,22 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 zip(self.points_, self.models_, self._found, strict=True)
             )
         ]
+        columns = dict.fromkeys(name for row in rows for name in row)
+        rows = [{name: row.get(name, math.nan) for name in columns} for row in rows]  # trees have no Z
         try:
             return frame(rows)
         except ImportError:
             return {name: [row[name] for row in rows] for name in rows[0]}
 
     @property
+    def _members(self) -> list[Any]:
+        """The estimators of the frontier."""
+        return list(self.estimator) if isinstance(self.estimator, list | tuple) else [self.estimator]
+
+    @property
     def _last(self) -> Any:
-        """The estimator, or the last step of the Pipeline."""
-        return self.estimator.steps[-1][1] if isinstance(self.estimator, Pipeline) else self.estimator
+        """The (first) estimator, or the last step of the Pipeline."""
+        return _end(self._members[0])
 
     @property
     def _on(self) -> On:
@@ -301,11 +328,20 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self.on
 
     def _check_parameters(self) -> None:
-        if not isinstance(self._last, FRHSICClassifier | FRHSICRegressor | FRHSICEncoder):
-            raise TypeError(
-                "'estimator' must be FRHSICClassifier, FRHSICRegressor, FRHSICEncoder or a Pipeline that "
-                f"ends in one. Got {type(self._last).__name__}. Put one of them last."
-            )
+        for last in map(_end, self._members or [None]):
+            if not isinstance(last, (FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, *TREES)):
+                raise TypeError(
+                    "'estimator' must be an FRHSIC classifier, regressor or encoder (a network or trees), or "
+                    f"a Pipeline that ends in one. Got {type(last).__name__}. Put one of them last."
+                )
+            if is_classifier(last) != is_classifier(self._last) or (
+                isinstance(last, FRHSICEncoder) != isinstance(self._last, FRHSICEncoder)
+            ):
+                must = "be a list of classifiers, of regressors or of encoders"
+                raise ArgumentError("estimator", must, "both", "Make one frontier for each.")
+            if isinstance(last, TREES) and self.on == "representation":
+                must = "be 'prediction' for trees, which have no representation"
+                raise ArgumentError("on", must, repr(self.on), "Leave it out.")
         check_scoring(self._last, self.scoring)
         given = [name for name in _GRIDS if getattr(self, name) is not None]
         if len(given) > 1:
@@ -337,7 +373,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.rule([Point(float(i), 0.8 - 0.01 * i, 0.1 / (1 + i), **given) for i in range(3)])
 
     def __sklearn_tags__(self) -> Any:
-        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags, own = super().__sklearn_tags__(), get_tags(self._members[0])
         for name in ("estimator_type", "classifier_tags", "regressor_tags", "transformer_tags", "input_tags"):
             setattr(tags, name, copy.deepcopy(getattr(own, name)))
         return tags
@@ -384,6 +420,11 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _best(self) -> Any:
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
+
+
+def _end(member: Any) -> Any:
+    """Return the last step of a Pipeline, or the estimator."""
+    return member.steps[-1][1] if isinstance(member, Pipeline) else member
 
 
 def _or_nan(value: float | None) -> float:
