@@ -63,6 +63,8 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
     note_ : str
         What is to be said beside every repaired score.
     n_rows_ : int
+    like_ : Sensitive
+        Columns of S without rows: what ``transform`` expects.
     sensitive_names_ : tuple of str
 
     Notes
@@ -134,7 +136,7 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         self.amount_, self.width_, self.n_rows_ = amount, self._width(counted.n), len(x)
         self.map_: RepairMap = make_map(counted, self.width_)
         self.sensitive_names_ = s.names
-        self._like = s[torch.arange(0)]
+        self.like_ = s[torch.arange(0)]
         self._range = {name: _range(column) for name, column in zip(s.names, s.values.T, strict=True)}
         self.note_ = NOTE.format(" and ".join(s.names))
         self.left_ = _measure_left(left, s, w, seed)
@@ -152,16 +154,21 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "map_")
         check_aligned(scores=scores, sensitive_features=sensitive_features)
         x = to_vector(scores, name="scores")
-        s = to_sensitive(
-            sensitive_features,
-            n_rows=len(x),
-            rows_of="scores",
-            like=self._like,
-            allow_constant=True,
-            min_rows=1,
-        )
+        s = self._read(sensitive_features, len(x))
         self._warn_beyond(x, s)
         return torch.lerp(x, self.map_(x, s), self.amount_).numpy()
+
+    def _read(self, values: Any, n: int) -> Sensitive:
+        """Return S with the columns, kinds and codes of ``fit``."""
+        if not isinstance(values, Sensitive):
+            return to_sensitive(
+                values, n_rows=n, rows_of="scores", like=self.like_, allow_constant=True, min_rows=1
+            )
+        own, like = ((one.names, one.kinds, one.categories) for one in (values, self.like_))
+        if own != like:
+            must = "have the columns, kinds and categories of fit"
+            raise ArgumentError("sensitive_features", must, repr(values), "Pass the columns themselves.")
+        return values
 
     def __str__(self) -> str:
         if "map_" not in vars(self):
@@ -169,7 +176,7 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         names = " and ".join(self.sensitive_names_)
         lines = [
             f"Repair of scores along {names}, fitted on {self.n_rows_:,} rows: amount {self.amount_:.3g}, "
-            f"laws smoothed over {self.width_:g} of the ranks.",
+            f"laws smoothed over {self.width_:.3g} of the ranks.",
             *(f"Left of {name} on other rows: {one}" for name, one in self.left_.items()),
             self.note_,
         ]

@@ -13,5 +13,6 @@ from frhsic.sources._tables import absent_error as absent_error
 from frhsic.sources._tables import check_suffix as check_suffix
 from frhsic.sources._tables import column_names as column_names
 from frhsic.sources._tables import read_table, write_table
+from frhsic.sources._tables import write_batches as write_batches
 
 __all__ = ["Source", "open_source", "open_sql", "read_table", "shuffle", "write_table"]

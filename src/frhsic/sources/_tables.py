@@ -6,8 +6,9 @@ import contextlib
 import csv
 import difflib
 import gzip
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from frhsic._checks import ArgumentError
@@ -115,6 +116,33 @@ def write_table(columns: Any, path: PathLike) -> None:
             import_pyarrow("pyarrow.csv").write_csv(_decode(table), file)
         else:
             import_pyarrow("pyarrow.feather").write_feather(table, file)
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], path: PathLike) -> int:
+    """Write record batches as they come, as ``write_table`` writes a table, and return the number of rows."""
+    pa = import_pyarrow()
+    suffix = check_suffix(path)
+    waiting = iter(batches)
+    first = next(waiting, None)
+    if first is None:
+        raise ArgumentError("batches", "hold at least one row", "none", "Pass a table with rows.")
+    count = 0
+    with replacing(path) as file:
+        writer: Any
+        if suffix == ".parquet":
+            parquet = import_pyarrow("pyarrow.parquet")
+            writer = parquet.ParquetWriter(file, first.schema, write_page_checksum=True)
+        elif suffix == ".csv":
+            schema = _decode(pa.Table.from_batches([first])).schema
+            writer = import_pyarrow("pyarrow.csv").CSVWriter(file, schema)
+        else:
+            writer = pa.ipc.new_file(file, first.schema)
+        with writer:
+            for batch in itertools.chain([first], waiting):
+                table = pa.Table.from_batches([batch])
+                writer.write_table(_decode(table) if suffix == ".csv" else table)
+                count += batch.num_rows
+    return count
 
 
 def check_suffix(path: PathLike) -> str:
