@@ -21,6 +21,8 @@ PACKAGES = (
     "kernels",
     "penalty",
     "estimators",
+    "boosting",
+    "repair",
     "engine",
     "selection",
     "baselines",

@@ -27,6 +27,9 @@ kernels.Sum kernels.Product kernels.Scaled kernels.OnColumns kernels.OnRanks
 penalty.Penalty estimators.FRHSICClassifier engine.GlobalBatch engine.Training
 estimators.FRHSICClassifier estimators.FRHSICRegressor estimators.FRHSICEncoder estimators.TableEncoder
 estimators.fit_path selection.FrontierSearch engine.Training engine.TrainingError engine.make_net
+boosting.FRHSICBoostingClassifier boosting.FRHSICBoostingRegressor boosting.lightgbm_objective
+boosting.lightgbm_objective boosting.xgboost_objective boosting.FRHSICBoostingClassifier
+boosting.FRHSICBoostingClassifier estimators.FRHSICClassifier repair.ScoreRepair
 selection.FrontierSearch selection.Point selection.pareto_front selection.naup selection.matched_point
 selection.knee selection.lowest_dependence selection.lowest_dependence_within
 selection.first_not_rejected selection.last_equivalent inference.equivalence_test

@@ -64,10 +64,12 @@ _HOMES = {name: f"{__name__}.{home}" for home, names in _NAMES_OF.items() for na
 _PACKAGES = {
     *_NAMES_OF,
     "baselines",
+    "boosting",
     "datasets",
     "inference",
     "kernels",
     "metrics",
+    "repair",
     "report",
     "runners",
     "sources",

@@ -144,6 +144,17 @@ def xgboost_objective(
     -------
     callable
         Of raw scores and a ``DMatrix``; it returns the gradient and the Hessian.
+
+    Examples
+    --------
+    >>> import xgboost as xgb
+    >>> from frhsic.datasets import make_u_shaped
+    >>> task = make_u_shaped(500, random_state=0)
+    >>> rows = xgb.DMatrix(task.data, task.target)
+    >>> plain = xgb.train({"objective": "binary:logistic"}, rows, 50).predict(rows, output_margin=True)
+    >>> objective = xgboost_objective(task.target, task.sensitive_features, plain=plain, budget=0.1)
+    >>> xgb.train({"base_score": 0.5}, rows, 50, obj=objective).num_boosted_rounds()
+    50
     """
     return lightgbm_objective(
         y,

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.utils import _safe_indexing
 from torch import Tensor
 
 from frhsic.data._sensitive import Sensitive
@@ -26,4 +25,6 @@ def take_rows(x: Any, rows: NDArray[np.int64]) -> Any:
         return x[torch.from_numpy(rows)]
     if nw.dependencies.is_pyarrow_table(x) or nw.dependencies.is_pyarrow_chunked_array(x):
         return x.take(rows)  # which scikit-learn 1.6 cannot index
+    from sklearn.utils import _safe_indexing
+
     return _safe_indexing(x, rows)
