@@ -291,6 +291,20 @@ def test_early_stopping_keeps_a_round_within_the_limit(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_early_stopping_needs_no_penalty(backend):
+    X, y, _ = sample(2_000)
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(len(y)) < 0.25, 1 - y, y)
+    found = model(backend=backend, lam=0.0, n_estimators=200, early_stopping=True).fit(X, y)
+    assert found.n_iter_ < 100
+    new = sample(5_000, seed=3)
+    whole = model(backend=backend, lam=0.0, n_estimators=200).fit(X, y)
+    label = np.where(rng.random(5_000) < 0.25, 1 - new[1], new[1])
+    losses = [np.mean(np.log(one.predict_proba(new[0])[np.arange(5_000), label])) for one in (found, whole)]
+    assert losses[0] > losses[1]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_booster_of_ones_own_is_continued(backend):
     X, y, s = sample()
     if backend == "lightgbm":

@@ -21,9 +21,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.boosting._backends import Backend, Data, Floats, Name, Settings, find_backend
-from frhsic.boosting._objective import Loss
-from frhsic.boosting._training import Boosted, Parts, boost, read_penalty
+from frhsic.boosting._backends import Data, Floats, Name, Settings, find_backend
+from frhsic.boosting._training import Boosted, Parts, boost, boost_plain, read_penalty
 from frhsic.data import check_aligned, take_rows, to_generator, to_vector, to_weights
 from frhsic.engine.budget import describe_share
 from frhsic.engine.limits import describe_missed, read_limit
@@ -130,7 +129,7 @@ class BaseBooster(BaseEstimator):  # type: ignore[misc]
             done = boost(engine, parts, penalty, constraint, early_stopping=bool(self.early_stopping))
             self._warn(done)
         else:
-            done = _plain(engine, parts)
+            done = boost_plain(engine, parts, early_stopping=bool(self.early_stopping))
         self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update(columns.__dict__)
         self._keep(done, rows, target)
@@ -210,14 +209,6 @@ class BaseBooster(BaseEstimator):  # type: ignore[misc]
         x = _read_features(X)
         validate_data(self, x, skip_check_array=True, reset=False)
         return find_backend(self.backend).predict_raw(self.booster_, x)
-
-
-def _plain(engine: Backend, parts: Parts) -> Boosted:
-    """Train without a penalty, which needs no S."""
-    booster = engine.train_plain()
-    loss = Loss.of(parts.train, engine.settings.classes)
-    kept = loss.mean(loss.read(engine.predict_raw(booster, engine.data.x)))
-    return Boosted(booster, engine.settings.rounds, (), None, (), (loss.constant(), kept))
 
 
 def _numbers(rows: Rows) -> NDArray[np.int64]:

@@ -117,6 +117,32 @@ def make_objective(
     return objective, meter
 
 
+def boost_plain(backend: Backend, parts: Parts, *, early_stopping: bool) -> Boosted:
+    """Train without a penalty, which needs no S."""
+    settings = backend.settings
+    loss = Loss.of(parts.train, settings.classes)
+    rounds = settings.rounds
+    if not early_stopping or parts.held is None:
+        booster = backend.train_plain()
+    else:
+        held, stop = Loss.of(parts.held, settings.classes, loss), EarlyStop()
+
+        def step(raw: Floats, _: Floats | None) -> tuple[Floats, Floats]:
+            gradient, hessian = loss.derivatives(loss.read(raw))
+            return gradient.numpy(), hessian.numpy()
+
+        def after(made: int, other: Floats | None) -> bool:
+            assert other is not None  # noqa: S101
+            stop.judge(made, held.mean(loss.read(other)), feasible=True)
+            return stop.stopped
+
+        grown = backend.train(step, after)
+        rounds = settings.rounds if stop.best is None else stop.best[1]
+        booster = backend.finish(grown, rounds)
+    kept = loss.mean(loss.read(backend.predict_raw(booster, backend.data.x)))
+    return Boosted(booster, rounds, (), None, (), (loss.constant(), kept))
+
+
 def boost(
     backend: Backend,
     parts: Parts,
