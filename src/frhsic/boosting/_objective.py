@@ -310,7 +310,7 @@ class Objective:
     ) -> None:
         self.loss, self.penalty, self.rate = loss, penalty, rate
         self.lam, self.budget, self.ratio = lam, budget, ratio
-        self.before = penalty.evaluate(plain, curved=False).value
+        self.before = penalty.evaluate(plain, curved=True).value
         unit = self.before if self.before > 0 else 1.0
         self._unit = torch.tensor([unit], dtype=torch.float64)
         most = 100.0 * MOST  # what is left of a penalty may be a hundredth of its unit
@@ -323,15 +323,16 @@ class Objective:
 
     def relative(self, raw: Tensor) -> float | None:
         """Return the penalty over that of the plain model; None where that one has none."""
-        value = self.penalty.evaluate(raw, curved=False).value
+        value = self.penalty.evaluate(raw, curved=True).value
         return value / self.before if self.before > 0 else None
 
     def step(self, raw: Tensor, held: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the gradient and the Hessian for the next round, ``(n, k)``; once for each round."""
         gradient, hessian = self.loss.derivatives(raw)
         rounds = len(self.history)
-        found = self.penalty.evaluate(raw, curved=rounds < _OFTEN or rounds % EVERY == 0)
-        self._curvature = found.curvature or self._curvature
+        curved = rounds < _OFTEN or rounds % EVERY == 0
+        found = self.penalty.evaluate(raw, curved=curved)
+        self._curvature = found.curvature if curved else self._curvature
         factor = self._follow(found.value, raw, held)
         if factor > 0:
             steep = factor * self.loss.unit

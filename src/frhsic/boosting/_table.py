@@ -25,6 +25,7 @@ Link: TypeAlias = Callable[[Tensor], Tensor]
 LEVELS: Final = 128
 FAR: Final = 16.0  # logits beyond are taken for this
 _NEGLIGIBLE: Final = 1e-7  # of the largest eigenvalue of the kernel of S: below, a direction is left out
+_ROOM, _FILLED = 0.1, 0.6  # levels reach so far beyond the scores, which fill at least so much of them
 _STEPS: Final = 3  # of the power iteration, which goes on from the round before
 
 
@@ -87,6 +88,8 @@ class Table:
         self._squares = 1.0 / n if self.weights is None else float(self.weights.double().square().sum())
         self._code = self.cells.code.int()
         self._directions: dict[int, Tensor] = {}
+        self._chances: dict[int, float] = {}
+        self._levels: dict[int, tuple[float, float, list[Tensor]]] = {}
 
     def evaluate(
         self, t: Tensor, link: Link, slope: Link, *, output: int = 0, curved: bool = True
@@ -95,6 +98,7 @@ class Table:
 
         ``slope`` is the curvature of the loss at t, against which that of the penalty is measured: the
         largest v'Hv / v'Dv, with D the loss's and H the penalty's part that is never negative (Gauss-Newton).
+        Without ``curved`` it is left out, and what chance adds is that of the call before.
         """
         low, high = (float(x) for x in torch.aminmax(t))
         beyond = None
@@ -103,21 +107,22 @@ class Table:
             beyond = t.abs() > FAR
             low, high = max(low, -FAR), min(high, FAR)
             t = t.clamp(low, high)
-        step = (high - low) / (LEVELS - 1)
-        if not step > 1e-6 * max(abs(low), abs(high), 1e-30):  # a constant depends on nothing
+        if not high - low > 1e-4 * max(abs(low), abs(high), 1e-30):  # a constant depends on nothing
             return Evaluated(0.0, torch.zeros_like(t), 0.0)
+        low, step, grams = self._find_levels(low, high, link, output)
         index, whole, table = self._count(t, low, step)
         shares = table.sum(dim=1)
         C = table - shares[:, None] * self.cells.mass
-        grid = link(torch.linspace(low, high, LEVELS, dtype=torch.float64))[:, None]
-        value, potential, grams = 0.0, torch.zeros_like(C), []
-        for term in self.terms:
-            K = term.kernels[output].gram(grid, grid) * term.factor
+        if curved or output not in self._chances:
+            pairs = zip(self.terms, grams, strict=True)
+            chances = [term.chance(K, shares, self.cells.mass, self._squares) for term, K in pairs]
+            self._chances[output] = sum(chances)
+        value, potential = -self._chances[output], torch.zeros_like(C)
+        for term, K in zip(self.terms, grams, strict=True):
             side = C @ term.v
             other = K @ side
-            value += float((side * other).sum()) - term.chance(K, shares, self.cells.mass, self._squares)
+            value += float((side * other).sum())
             potential += 2.0 * other @ term.v.T
-            grams.append(K)
         each = 1.0 / len(t) if self.weights is None else 1.0
         slopes = potential.diff(dim=0).mul_(each / step).to(t.dtype).flatten()
         gradient = slopes.index_select(0, index)
@@ -131,6 +136,24 @@ class Table:
             weight = (whole[:-1] / slope(middles).clamp(min=1e-12)[:, None]).sqrt()
             curvature = self._curvature(output, [K.diff(dim=0).diff(dim=1) / step**2 for K in grams], weight)
         return Evaluated(value, gradient, curvature)
+
+    def _find_levels(
+        self, low: float, high: float, link: Link, output: int
+    ) -> tuple[float, float, list[Tensor]]:
+        """Return the lowest level, their distance, and the kernels on them; those of before if they fit."""
+        known = self._levels.get(output)
+        if known is not None:
+            start, step, grams = known
+            reach = (LEVELS - 1) * step
+            if start <= low and high <= start + reach and high - low > _FILLED * reach:
+                return known
+            room = _ROOM * (high - low)  # for the rounds to come
+            low, high = low - room, high + room
+        step = (high - low) / (LEVELS - 1)
+        grid = link(torch.linspace(low, high, LEVELS, dtype=torch.float64))[:, None]
+        grams = [term.kernels[output].gram(grid, grid) * term.factor for term in self.terms]
+        self._levels[output] = low, step, grams
+        return low, step, grams
 
     def _count(self, t: Tensor, low: float, step: float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the place of each row, the shares between two levels, and those at the levels."""
