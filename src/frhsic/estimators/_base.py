@@ -255,7 +255,9 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             n = min(fewest, int(self.batch_size))
             penalty = choose_default(problem, rows, constraint, self.encoder, n)
         else:
-            penalty = choose_penalty(self.penalty, None if problem.y is None else problem.classes, constraint)
+            penalty = choose_penalty(
+                self.penalty, problem.classes, constraint, predicted=problem.y is not None
+            )
         options = Options(
             penalty,
             epochs=int(self.epochs),

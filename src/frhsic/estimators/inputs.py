@@ -305,12 +305,16 @@ def choose_share(training: Training, n: int) -> float:
 
 
 def choose_penalty(
-    penalty: Penalty | PenaltySum, classes: NDArray[Any] | None, constraint: Constraint
+    penalty: Penalty | PenaltySum,
+    classes: NDArray[Any] | None,
+    constraint: Constraint,
+    *,
+    predicted: bool = True,
 ) -> Penalty | PenaltySum:
-    """Return a copy of the user's penalty, with codes in the place of classes."""
+    """Return a copy of the user's penalty, with codes in the place of classes, predicted or not."""
     penalty = copy.deepcopy(penalty)
     on_probability = any(term.on == "probability" for _, term in penalty.pairs)
-    if constraint.penalised and classes is None and on_probability:
+    if constraint.penalised and (classes is None or not predicted) and on_probability:
         must = "not be on probabilities where none are predicted"
         raise ArgumentError("penalty", must, "on='probability'", "Use on='prediction', or a classifier.")
     if classes is not None:
