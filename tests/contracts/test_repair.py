@@ -8,10 +8,12 @@ import pytest
 import torch
 from scipy import stats
 
+from frhsic.cli import _repair, run
 from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import GDP, ScoreGap
 from frhsic.repair import ScoreRepair
 from frhsic.repair._map import count, make_map
+from frhsic.sources import read_table
 
 
 def sample(n=4_000, seed=0):
@@ -22,7 +24,7 @@ def sample(n=4_000, seed=0):
 
 
 def measured(measure, x, s):
-    return measure(torch.from_numpy(np.asarray(x, dtype=float))[:, None], to_sensitive(s)).item()
+    return measure(torch.from_numpy(np.array(x, dtype=float))[:, None], to_sensitive(s)).item()
 
 
 def test_most_of_the_dependence_goes_on_other_rows():
@@ -234,3 +236,80 @@ def test_interval_covers_what_is_left_of_the_fitted_map():
         truth = measured(ScoreGap(), left, big_s)
         covered += repair.left_["gap"].low <= truth <= repair.left_["gap"].high
     assert covered >= stats.binom.ppf(0.001, 25, 0.95)
+
+
+# The command
+
+
+@pytest.fixture
+def file(tmp_path):
+    x, s = sample(2_000)
+    frame = pd.DataFrame(
+        {"age": s, "score": x, "zone": np.where(s > 45, "north", "south"), "id": range(2_000)}
+    )
+    frame.to_csv(tmp_path / "scores.csv", index=False)
+    return tmp_path / "scores.csv"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow", "feather"])
+def test_the_command_writes_what_transform_returns(file, suffix, capsys):
+    out = file.parent / f"out.{suffix}"
+    args = ["repair", str(file), "--score", "score", "--sensitive", "age", "-o", str(out), "--keep", "id"]
+    assert run(args) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "uses age at prediction" in printed
+    assert "Left of gap on other rows" in printed
+    found, given = read_table(out).to_pandas(), pd.read_csv(file)
+    assert list(found) == ["id", "score", "score_repaired"]
+    repair = ScoreRepair(random_state=0).fit(given["score"], given[["age"]])
+    assert np.allclose(found["score_repaired"], repair.transform(given["score"], given[["age"]]))
+
+
+def test_the_command_reads_files_in_pieces_and_learns_from_another(file, capsys, monkeypatch):
+    monkeypatch.setattr(_repair, "_MOST_ROWS", 500)
+    other, out = file.parent / "new.parquet", file.parent / "out.parquet"
+    x, s = sample(70_000, seed=5)
+    pd.DataFrame({"age": s, "score": x, "zone": "north"}).to_parquet(other)  # more than a batch
+    args = ["repair", str(other), "--score", "score", "--sensitive", "age", "-o", str(out)]
+    assert run([*args, "--fit", str(file), "--amount", "0.5"]) == 0
+    text = capsys.readouterr()
+    assert "amount 0.5" in " ".join(text.out.split())
+    assert "Beyond the rows of fit" in " ".join(text.err.split())
+    found = read_table(out).to_pandas()
+    assert len(found) == 70_000
+    gaps = [measured(GDP(), found[name], s) for name in ("score", "score_repaired")]
+    assert gaps[1] == pytest.approx(0.5 * gaps[0], rel=0.2)
+
+
+def test_the_command_takes_limits_categories_and_weights(file):
+    out = file.parent / "out.csv"
+    args = [
+        "repair",
+        str(file),
+        "--score",
+        "score",
+        "--sensitive",
+        "age",
+        "--sensitive",
+        "zone",
+        "-o",
+        str(out),
+    ]
+    assert run([*args, "--limit", "gap=0.3", "--weight", "age"]) == 0
+    assert run(args) == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--amount", "2"], "--amount must be from 0 to 1"),
+        (["--amount", "1", "--limit", "gap=0.1"], "--amount must come without --limit"),
+        (["--keep", "score_repaired"], "--keep must not name"),
+        (["--limit", "gap=-1"], "--limit"),
+    ],
+)
+def test_the_command_says_what_is_wrong(file, more, words, capsys):
+    args = ["repair", str(file), "--score", "score", "--sensitive", "age", "-o", str(file.parent / "o.csv")]
+    assert run([*args, *more]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not (file.parent / "o.csv").exists()
