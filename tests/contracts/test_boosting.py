@@ -543,3 +543,17 @@ def test_objectives_refuse_what_they_cannot_use():
         lightgbm_objective(y[:-1], s, plain=plain, budget=0.1)
     with pytest.raises(ValueError, match="task"):
         lightgbm_objective(y, s, plain=plain, budget=0.1, task="ranking")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_small_trees_under_a_strict_limit_do_not_run_away(backend, seed):
+    # Few leaves make few scores, which move to other levels from round to round.
+    X, y, s = sample(4_000, seed=seed)
+    params = {"lightgbm": {"num_leaves": 4, "min_data_in_leaf": 100}, "xgboost": {"max_depth": 2}}[backend]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # so strict that it may not be reached
+        found = model(backend=backend, limit={"gap": 0.02}, n_estimators=120, backend_params=params)
+        found.fit(np.round(X), y, sensitive_features=s)
+    assert np.abs(found.decision_function(np.round(X))).max() < 8.0
+    assert found.reached_[0].held_out < 0.06

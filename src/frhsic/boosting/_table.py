@@ -26,7 +26,8 @@ LEVELS: Final = 128
 FAR: Final = 16.0  # logits beyond are taken for this
 _NEGLIGIBLE: Final = 1e-7  # of the largest eigenvalue of the kernel of S: below, a direction is left out
 _ROOM, _FILLED = 0.1, 0.6  # levels reach so far beyond the scores, which fill at least so much of them
-_STEPS: Final = 3  # of the power iteration, which goes on from the round before
+_FRESH: Final = 0.2  # of a random direction, beside the one of the call before
+_STEPS: Final = 4  # of the power iteration, which goes on from the round before
 
 
 class Term(NamedTuple):
@@ -176,10 +177,12 @@ class Table:
     def _curvature(self, output: int, mixed: Sequence[Tensor], weight: Tensor) -> float:
         """Return the largest curvature of the penalty over that of the loss, by a power iteration."""
         known = output in self._directions
-        if output not in self._directions:
-            fixed = torch.Generator().manual_seed(0)
-            self._directions[output] = torch.rand(weight.shape, generator=fixed, dtype=torch.float64) - 0.5
-        u = self._directions[output]
+        fixed = torch.Generator().manual_seed(0)
+        u = torch.rand(weight.shape, generator=fixed, dtype=torch.float64) - 0.5
+        if known:
+            # With something of every direction: scores that have moved to other levels may leave none of it.
+            before = self._directions[output]
+            u = before / before.norm().clamp(min=1e-300) + _FRESH * u / u.norm()
         largest = 0.0
         for _ in range(_STEPS if known else 10 * _STEPS):
             inner = weight * u / u.norm().clamp(min=1e-300)
