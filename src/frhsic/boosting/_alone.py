@@ -13,7 +13,6 @@ from frhsic._checks import ArgumentError
 from frhsic.boosting._objective import Loss
 from frhsic.boosting._training import Parts, make_objective, read_penalty
 from frhsic.data import check_aligned, to_matrix, to_vector, to_weights
-from frhsic.engine.limits import read_limit
 from frhsic.engine.rows import Rows
 from frhsic.estimators.inputs import Constraint, check_constraint, read_sensitive
 from frhsic.penalty import Penalty, PenaltySum
@@ -80,7 +79,7 @@ def lightgbm_objective(
     50
     """
     check_constraint(lam, budget, limit)
-    constraint = Constraint(lam, budget, None if limit is None else read_limit(limit))
+    constraint = Constraint.of(lam, budget, limit)
     check_aligned(y=y, sensitive_features=sensitive_features, plain=plain, sample_weight=sample_weight)
     raw = to_matrix(plain, name="plain").numpy()
     rows = _read_rows(y, sensitive_features, sample_weight, constraint, task, len(raw))

@@ -25,7 +25,7 @@ from frhsic.boosting._backends import Data, Floats, Name, Settings, find_backend
 from frhsic.boosting._training import Boosted, Parts, boost, boost_plain, read_penalty
 from frhsic.data import check_aligned, take_rows, to_generator, to_vector, to_weights
 from frhsic.engine.budget import describe_share
-from frhsic.engine.limits import describe_missed, read_limit
+from frhsic.engine.limits import describe_missed
 from frhsic.engine.options import check_whole
 from frhsic.engine.rows import MIN_BATCH, Rows
 from frhsic.estimators.inputs import (
@@ -102,7 +102,7 @@ class BaseBooster(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _constraint(self) -> Constraint:
-        return Constraint(self.lam, self.budget, None if self.limit is None else read_limit(self.limit))
+        return Constraint.of(self.lam, self.budget, self.limit)
 
     def _fit(self, inputs: Inputs, init_model: Any) -> Self:
         self._check_parameters()
@@ -152,7 +152,7 @@ class BaseBooster(BaseEstimator):  # type: ignore[misc]
         rows = replace(rows, x=count[: len(rows)])
         if held is not None:
             held = replace(held, x=count[len(rows) : len(rows) + len(held)])
-        weights = rows.weights if rows.loss_weights is None else rows.loss_weights
+        weights = rows.loss_weighting
         w = np.ones(len(rows)) if weights is None else weights.double().numpy()
         return Parts(rows, held), Data(train_x, rows.y.double().numpy(), w, held_x)
 

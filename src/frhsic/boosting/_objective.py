@@ -57,7 +57,7 @@ class Loss:
     def of(cls, rows: Rows, classes: int, like: Loss | None = None) -> Loss:
         """Return the loss of some rows; that of a regression in the units of another one, if given."""
         y = rows.y.double()
-        weights = rows.weights if rows.loss_weights is None else rows.loss_weights
+        weights = rows.loss_weighting
         w = torch.ones(len(y), dtype=torch.float64) if weights is None else weights.double()
         shift, scale = 0.0, 1.0
         if like is not None:

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from frhsic.boosting._models import FRHSICBoostingClassifier, FRHSICBoostingRegressor
+from frhsic.estimators.inputs import list_settings
 
 Trees = FRHSICBoostingClassifier | FRHSICBoostingRegressor
 
@@ -26,12 +27,8 @@ def fit_trees(
     sample_weight: Any = None,
 ) -> list[Any]:
     """Return a fitted copy for each setting, as :func:`frhsic.estimators.fit_path`, one after another."""
-    settings: list[dict[str, Any]] = [{"lam": lam} for lam in lams or ()]
-    if lams is None:
-        settings = [{"lam": 0.0}, *({"budget": budget} for budget in budgets or ())]
-        settings += [{"limit": limit} for limit in limits or ()]
-    none = {"lam": None, "budget": None, "limit": None}
-    models: list[Any] = [clone(estimator).set_params(**(none | setting)) for setting in settings]
+    settings = list_settings(lams, budgets, limits)
+    models: list[Any] = [clone(estimator).set_params(**setting) for setting in settings]
     for model in models:
         model._check_parameters()
     with warnings.catch_warnings():

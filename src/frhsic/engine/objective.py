@@ -78,7 +78,7 @@ class Objective:
     def mean_loss(self, prediction: Tensor, batch: Rows) -> Tensor:
         """Return the weighted mean of the loss."""
         each = self.loss(prediction, batch.y)
-        weights = batch.weights if batch.loss_weights is None else batch.loss_weights
+        weights = batch.loss_weighting
         return each.mean(dim=-1) if weights is None else (each * weights).mean(dim=-1)
 
     def evaluate_penalty(

@@ -32,6 +32,11 @@ class Rows:
         return len(self.x)
 
     @property
+    def loss_weighting(self) -> Tensor | None:
+        """The weights of the rows in the loss; None where all are equal."""
+        return self.weights if self.loss_weights is None else self.loss_weights
+
+    @property
     def tensors(self) -> list[Tensor]:
         """All values, S last."""
         found = [part for part in vars(self).values() if isinstance(part, Tensor)]

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from frhsic._checks import ArgumentError
 from frhsic.data import Label, check_aligned, to_generator
 from frhsic.engine.budget import describe_share
-from frhsic.engine.limits import describe_missed, read_limit
+from frhsic.engine.limits import describe_missed
 from frhsic.engine.nets import Net, encoded_width, make_net
 from frhsic.engine.options import Options, Training
 from frhsic.engine.record import Record, Trained
@@ -139,8 +139,7 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def _constraint(self) -> Constraint:
-        limit = None if self.limit is None else read_limit(self.limit)
-        return Constraint(self.lam, self.budget, limit)
+        return Constraint.of(self.lam, self.budget, self.limit)
 
     def _check_parameters(self) -> None:
         check_parameters(self)

@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import clone
 
-from frhsic.engine.options import check_path
 from frhsic.engine.run import own_randomness
 from frhsic.estimators._base import BaseModel
 from frhsic.estimators._models import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor
-from frhsic.estimators.inputs import Inputs
+from frhsic.estimators.inputs import Inputs, list_settings
 
 Model = TypeVar("Model", FRHSICClassifier, FRHSICRegressor, FRHSICEncoder)
 
@@ -63,13 +62,7 @@ def fit_path(
             f"Got {type(estimator).__name__}. Fit the earlier steps of a Pipeline first."
         )
     lams, budgets = _to_list(lams, "lams"), _to_list(budgets, "budgets")
-    check_path(lams=lams, budgets=budgets, limits=limits)
-    none = {"lam": None, "budget": None, "limit": None}
-    settings: list[dict[str, Any]] = [{"lam": lam} for lam in lams or ()]
-    if lams is None:
-        settings = [{"lam": 0.0}, *({"budget": budget} for budget in budgets or ())]
-        settings += [{"limit": limit} for limit in limits or ()]
-    models = [clone(estimator).set_params(**(none | setting)) for setting in settings]
+    models = [clone(estimator).set_params(**setting) for setting in list_settings(lams, budgets, limits)]
     for model in models:
         model._check_parameters()
     # The most penalised speaks for all where it matters whether there is a penalty at all.

@@ -94,7 +94,7 @@ class Task:
     def constant_loss(self, scalings: Scalings) -> float:
         """Return the least mean loss of a constant prediction on the training rows."""
         rows = self.scale(self.rows, scalings)
-        w = rows.weights if rows.loss_weights is None else rows.loss_weights
+        w = rows.loss_weighting
         w = torch.ones(len(rows), dtype=torch.float64) if w is None else w.double().cpu()
         y, share = rows.y.double().cpu(), w / w.sum()
         if self.problem.labels is None:

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from frhsic._checks import ArgumentError
 from frhsic.data import Label, Sensitive, check_length, split_labels, to_matrix, to_sensitive, to_weights
 from frhsic.engine.budget import BUDGET
 from frhsic.engine.limits import Key, read_limit, write_limit
-from frhsic.engine.options import Training
+from frhsic.engine.options import Training, check_path
 from frhsic.engine.rows import MIN_BATCH, Rows
 from frhsic.penalty import Penalty, PenaltySum
 
@@ -69,6 +69,18 @@ def check_constraint(lam: Any, budget: Any, limit: Any, *, scored: bool = True) 
         raise ArgumentError("budget", must, repr(budget), "Try 0.1, or lam=0 to train without a penalty.")
 
 
+def list_settings(
+    lams: Sequence[float] | None, budgets: Sequence[float] | None, limits: Sequence[Any] | None
+) -> list[dict[str, Any]]:
+    """Return the parameters of each model of a path: beside budgets and limits, first one without."""
+    check_path(lams=lams, budgets=budgets, limits=limits)
+    given: list[dict[str, Any]] = [{"lam": lam} for lam in lams or ()]
+    if lams is None:
+        given = [{"lam": 0.0}, *({"budget": budget} for budget in budgets or ())]
+        given += [{"limit": limit} for limit in limits or ()]
+    return [{"lam": None, "budget": None, "limit": None} | one for one in given]
+
+
 def is_number(value: object) -> bool:
     """Return whether a value is a real number; a boolean is none."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
@@ -81,6 +93,11 @@ class Constraint:
     lam: float | None
     budget: float | None
     limit: Mapping[Key, float] | None = None
+
+    @classmethod
+    def of(cls, lam: float | None, budget: float | None, limit: Any) -> Constraint:
+        """Return what three parameters of an estimator ask for."""
+        return cls(lam, budget, None if limit is None else read_limit(limit))
 
     @property
     def penalised(self) -> bool:
