@@ -476,6 +476,13 @@ def test_scikit_learns_checks(kind):
                 raise AssertionError(f"{name}: {error}") from error
 
 
+@pytest.mark.parametrize("few", [True, False], ids=["few rows", "constant columns"])
+def test_columns_that_cannot_be_split_are_named(few):
+    X, y, s = (a[:20] for a in sample()) if few else sample()
+    with pytest.raises(ValueError, match="'X' must have a column that LightGBM can split"):
+        model(budget=0.1).fit(X if few else np.ones_like(X), y, sensitive_features=s)
+
+
 def test_clone_has_the_same_parameters():
     first = model(budget=0.3, backend_params={"num_leaves": 4})
     assert clone(first).get_params() == first.get_params()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
@@ -112,6 +113,21 @@ class Backend(ABC):
         return ArgumentError("init_model", f"be a {kind} for backend='{self.name}'", got, fix)
 
 
+@contextlib.contextmanager
+def _splittable(n: int) -> Iterator[None]:
+    """Say what LightGBM means by a failed check of its source: no column can be split."""
+    import lightgbm
+
+    try:
+        yield
+    except lightgbm.basic.LightGBMError as error:
+        if "num_features" not in str(error):
+            raise
+        got = f"{n} rows, of which every split would leave too few, or columns of one value each"
+        fix = "Pass more rows, or backend_params={'min_data_in_leaf': 1}."
+        raise ArgumentError("X", "have a column that LightGBM can split", got, fix) from None
+
+
 class LightGBM(Backend):
     """Of ``lightgbm``."""
 
@@ -207,9 +223,10 @@ class LightGBM(Backend):
                 "feval": watch,
             }
         params = {**self._params, "objective": objective}
-        return lightgbm.train(
-            params, dataset, self.settings.rounds, init_model=begun, callbacks=[stop], **watched
-        )
+        with _splittable(len(self.data.y)):
+            return lightgbm.train(
+                params, dataset, self.settings.rounds, init_model=begun, callbacks=[stop], **watched
+            )
 
     def finish(self, booster: Any, rounds: int) -> Any:
         import lightgbm
