@@ -250,7 +250,7 @@ class FRHSICBoostingClassifier(ClassifierMixin, BaseBooster):  # type: ignore[mi
     penalty : Penalty, optional
         HSIC on the probability (or, for logits, the prediction), not normalised, of any kernels, joint or for
         each column of S, perhaps given labels of y; of more than two classes the score of each by itself.
-        Anything else is refused: a table of scores by S cannot hold it. None is HSIC with a Gaussian kernel
+        Anything else is an error: a table of scores by S cannot hold it. None is HSIC with a Gaussian kernel
         on the score and on ranks of S, and with a limit what :class:`frhsic.FRHSICClassifier` takes.
     n_estimators : int, default=200
         Rounds of boosting.
