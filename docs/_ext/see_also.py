@@ -30,6 +30,7 @@ estimators.fit_path selection.FrontierSearch engine.Training engine.TrainingErro
 boosting.FRHSICBoostingClassifier boosting.FRHSICBoostingRegressor boosting.lightgbm_objective
 boosting.lightgbm_objective boosting.xgboost_objective boosting.FRHSICBoostingClassifier
 boosting.FRHSICBoostingClassifier estimators.FRHSICClassifier repair.ScoreRepair
+repair.ScoreRepair repair.RepairedModel selection.FrontierSearch
 selection.FrontierSearch selection.Point selection.pareto_front selection.naup selection.matched_point
 selection.knee selection.lowest_dependence selection.lowest_dependence_within
 selection.first_not_rejected selection.last_equivalent inference.equivalence_test

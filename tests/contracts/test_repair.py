@@ -8,11 +8,15 @@ import pytest
 import torch
 from scipy import stats
 
+from frhsic import FRHSICClassifier
+from frhsic._checks import ArgumentError
+from frhsic.boosting import FRHSICBoostingClassifier, FRHSICBoostingRegressor
 from frhsic.cli import _repair, run
 from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import GDP, ScoreGap
-from frhsic.repair import ScoreRepair
+from frhsic.repair import RepairedModel, ScoreRepair
 from frhsic.repair._map import count, make_map
+from frhsic.selection import FrontierSearch, lowest_dependence
 from frhsic.sources import read_table
 
 
@@ -313,3 +317,107 @@ def test_the_command_says_what_is_wrong(file, more, words, capsys):
     assert run([*args, *more]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
     assert not (file.parent / "o.csv").exists()
+
+
+def test_fit_transform_is_what_rows_that_took_no_part_get():
+    x, s = sample(2_000)
+    repair = ScoreRepair(random_state=0)
+    crossed = repair.fit_transform(x, s)
+    assert measured(ScoreGap(), crossed, s) == pytest.approx(repair.left_["gap"].estimate, abs=1e-9)
+    own = repair.transform(x, s)
+    assert not np.allclose(crossed, own)
+    # The map saw its own rows: it must look better there than the folds do.
+    assert measured(GDP(), own, s) < measured(GDP(), crossed, s)
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    age = rng.integers(20, 70, 3_000).astype(float)
+    x = np.column_stack((age / 15.0 + rng.normal(size=3_000), rng.normal(size=3_000)))
+    return x, rng.random(3_000) < 1.0 / (1.0 + np.exp(3.0 - x.sum(axis=1))), age
+
+
+SMALL = {"n_estimators": 40, "random_state": 0, "backend_params": {"max_depth": 3}}
+
+
+@pytest.mark.filterwarnings("ignore:Beyond the rows of fit")
+def test_repair_is_on_the_frontier_and_judged_by_folds(people):
+    x, y, age = people
+    trees = FRHSICBoostingClassifier(**SMALL)
+    search = FrontierSearch(
+        trees,
+        limits=[{"gap": 0.05}],
+        repair=True,
+        rule=lowest_dependence,
+        representation=False,
+        random_state=0,
+    )
+    search.fit(x[:2_000], y[:2_000], sensitive_features=age[:2_000], sample_weight=None)
+    assert list(search.results_["model"]) == ["lightgbm", "lightgbm", "lightgbm repaired"]
+    assert [point.label for point in search.points_][2] == "lightgbm repaired, limit gap 0.05"
+    repaired = search.models_[2]
+    assert isinstance(repaired, RepairedModel)
+    plain, whole = search.points_[0].dependence, search.points_[2].dependence
+    assert whole < 0.6 * plain
+    # What the point says holds on new rows, and the plain model is the one that was judged.
+    moved = repaired.predict_proba(x[2_000:], sensitive_features=age[2_000:])[:, 1]
+    assert measured(ScoreGap(), moved, age[2_000:]) < whole + 0.03
+    right = np.mean(repaired.predict(x[2_000:], sensitive_features=age[2_000:]) == y[2_000:])
+    assert right == pytest.approx(search.points_[2].performance, abs=0.08)  # three standard errors
+    search.choose(lambda points: 2)
+    with pytest.raises(ArgumentError, match="be passed: scores are repaired by it"):
+        search.predict(x[:5])
+
+
+@pytest.mark.filterwarnings("ignore:Beyond the rows of fit")
+def test_a_budget_of_repair_is_a_share_of_normalised_hsic(people):
+    x, y, age = people
+    trees = FRHSICBoostingRegressor(**SMALL)
+    search = FrontierSearch(trees, budgets=[0.3], repair=True, representation=False, random_state=0)
+    search.fit(x, x[:, 0] + y, sensitive_features=age)
+    assert search.results_["relative_dependence"].iloc[2] == pytest.approx(0.3, abs=0.01)
+    x_held = x[:50]
+    found = search.models_[2].predict(x_held, sensitive_features=age[:50])
+    assert found.shape == (50,)
+    assert not np.allclose(found, search.models_[0].predict(x_held))
+
+
+def test_repair_says_what_it_cannot_be_beside(people):
+    x, y, age = people
+    for wrong, options in (
+        ("lams", {"lams": [0.0, 1.0]}),
+        ("representation", {"on": "representation"}),
+    ):
+        model = FRHSICClassifier(epochs=1)
+        with pytest.raises(ArgumentError, match=f"be False.*{wrong}"):
+            FrontierSearch(model, repair=True, **options).fit(x, y, sensitive_features=age)
+    three = np.digitize(x[:, 0], [2.0, 4.0])
+    with pytest.raises(ArgumentError, match="two classes"):
+        FrontierSearch(FRHSICBoostingClassifier(**SMALL), budgets=[0.5], repair=True).fit(
+            x, three, sensitive_features=age
+        )
+
+
+def test_frontier_with_repair_from_a_shell(people, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    x, y, age = people
+    table = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "age": age, "y": np.where(y, "yes", "no")})
+    table.to_csv("people.csv", index=False)
+    line = "frontier people.csv --target y --sensitive age --limits gap=0.03 -o m.frhsic --rule lowest"
+    assert run([*line.split(), "--model", "lightgbm,repair", "--holdout", "0.3"]) == 0
+    out = capsys.readouterr().out
+    assert "Chosen: lightgbm repaired, limit gap 0.03" in out
+    assert "The repaired score uses age at prediction." in out
+    assert "Saved the model without penalty to m.frhsic." in out
+    predict, repair = (one.split()[1:] for one in out.splitlines() if one.startswith("  frhsic "))
+    assert run([part.strip("'").replace("FILE", "people.csv") for part in predict]) == 0
+    assert run([part.strip("'") for part in repair]) == 0
+    done = pd.read_csv("repaired.csv")
+    assert len(done) == 3_000
+    assert list(done) == ["score", "score_repaired"]
+    for wrong, said in ((["--model", "repair"], "repair alone"), (["--lams", "1"], "not name repair")):
+        given = ["--model", "lightgbm,repair", *wrong]
+        asked = ["frontier", "people.csv", "--target", "y", "--sensitive", "age", "-o", "n.frhsic"]
+        assert run([*asked, *given]) != 0
+        assert said in capsys.readouterr().err

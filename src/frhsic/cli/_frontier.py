@@ -18,7 +18,16 @@ from frhsic.cli._frontier_results import Frontier
 from frhsic.cli._options import option
 from frhsic.cli._output import echo, echo_warnings, show_status, write_bytes, write_json
 from frhsic.cli._rules import Rule, parse_grid
-from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement, parse_models
+from frhsic.cli._training import (
+    MODELS,
+    REPAIR,
+    Holdout,
+    TrainingData,
+    TrainingTable,
+    echo_judgement,
+    is_repaired,
+    parse_models,
+)
 
 if TYPE_CHECKING:
     import frhsic.selection
@@ -55,7 +64,8 @@ _ModelKinds = Annotated[
     str,
     option(
         "--model LIST",
-        "Kinds of model, on one frontier: network, and trees of installed libraries: lightgbm, xgboost.",
+        "Kinds of model, on one frontier: network, and trees of installed libraries: lightgbm, xgboost; with "
+        "repair also their scores, repaired.",
     ),
 ]
 _Rule = Annotated[
@@ -96,6 +106,12 @@ class _Search:
     seed: int
 
     def __post_init__(self) -> None:
+        if self.models == [REPAIR]:
+            must, got = "name a model whose scores are repaired", "repair alone"
+            raise ArgumentError("--model", must, got, "Write lightgbm,repair, say.")
+        if REPAIR in self.models and "lams" in self.grid:
+            must = "not name repair with --lams, which it has none of"
+            raise ArgumentError("--model", must, "both", "Pass --limits or --budgets.")
         if not 0 < self.validation < 1:
             got = f"{self.validation:g}"
             raise ArgumentError("--validation", "be a share between 0 and 1", got, "Pass 0.2, say.")
@@ -109,8 +125,13 @@ class _Search:
             must = f"set aside at least {_MIN_VALIDATION} rows to choose on"
             raise ArgumentError("--validation", must, judged, "Take a larger share or a longer file.")
         search = frhsic.selection.FrontierSearch(
-            [data.make_model(kind, self.epochs, random_state=self.seed) for kind in self.models],
+            [
+                data.make_model(kind, self.epochs, random_state=self.seed)
+                for kind in self.models
+                if kind != REPAIR
+            ],
             **self.grid,
+            repair=REPAIR in self.models,
             rule=frhsic.selection.lowest_dependence,  # always finds one; the rule of --rule may find none
             validation=self.validation,
             test=self.rule.name == "not-rejected",
@@ -186,7 +207,8 @@ def frontier(
         file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
     )
     parsed = Rule.parse(rule, within, tolerance, weight)
-    search = _Search(parse_grid(budgets, limits, lams), parse_models(model), parsed, validation, epochs, seed)
+    models = parse_models(model, known=(*MODELS, REPAIR))
+    search = _Search(parse_grid(budgets, limits, lams), models, parsed, validation, epochs, seed)
     reserve = Holdout(holdout, save_holdout)
     paths = {"-o": output, "--plot": plot, "--json": as_json, "--save-holdout": save_holdout}
     options.check_outputs(paths, file)
@@ -199,10 +221,35 @@ def frontier(
         chosen = _run(search, data, reserve, target, (output, plot, as_json))
     for path in filter(None, (plot, as_json)):
         echo(f"Wrote {path}.")
-    if not chosen:
+    if chosen is None:
         echo("No model is saved.", error=True)
         raise typer.Exit(1)
-    echo(f"Saved the chosen model to {output}.")
+    echo(f"Saved {chosen} to {output}.")
+
+
+def _without_repair(model: Any) -> Any:
+    """Return a pipeline that ends in the model whose scores are repaired."""
+    from sklearn.pipeline import Pipeline
+
+    if not is_repaired(model):
+        return model
+    return Pipeline([*model.steps[:-1], (model.steps[-1][0], model[-1].model)])
+
+
+def _echo_repair(model: Any, output: Path) -> None:
+    """Print how the scores of a chosen model are repaired."""
+    repair = model[-1].repair
+    names = repair.sensitive_names_
+    echo(repair.note_)
+    keep, sensitive = (
+        " ".join(f"--{word} {quote(name)}" for name in names) for word in ("keep", "sensitive")
+    )
+    trees = getattr(model[-1].model, "backend", None)
+    backend = "" if trees is None else f" --backend {trees}"
+    echo(f"{output} holds the model without penalty. Repair its scores, with the amount chosen here:")
+    echo(f"  frhsic predict {output} FILE -o scores.csv{backend} {keep}")
+    amount = f"--amount {repair.amount_:.4g}"
+    echo(f"  frhsic repair scores.csv --score score {sensitive} {amount} -o repaired.csv")
 
 
 def _check_plot(plot: Path) -> None:
@@ -214,8 +261,8 @@ def _check_plot(plot: Path) -> None:
         import frhsic.report  # noqa: F401 - a library that is not installed is an error before training
 
 
-def _run(options: _Search, data: TrainingData, reserve: Holdout, target: str, paths: _Paths) -> bool:
-    """Train, choose, write and print; return whether a model is chosen."""
+def _run(options: _Search, data: TrainingData, reserve: Holdout, target: str, paths: _Paths) -> str | None:
+    """Train, choose, write and print; return what is saved, in words."""
     import frhsic.persistence
 
     rows, held = reserve.split(data, options.seed)
@@ -235,7 +282,7 @@ def _run(options: _Search, data: TrainingData, reserve: Holdout, target: str, pa
     output, plot, json = paths
     picture = None if plot is None else found.draw(plot.suffix.lower()[1:], target)
     if chosen is not None:
-        frhsic.persistence.save(chosen, output)
+        frhsic.persistence.save(_without_repair(chosen), output)
     if plot is not None and picture is not None:
         write_bytes(picture, plot)
     if json is not None:
@@ -256,6 +303,11 @@ def _run(options: _Search, data: TrainingData, reserve: Holdout, target: str, pa
         if len(held):
             echo()
             echo_judgement(chosen, "held-out rows, which took no part", held, seed=options.seed)
+        if is_repaired(chosen):
+            echo()
+            _echo_repair(chosen, output)
     echo()
     reserve.write(held)
-    return chosen is not None
+    if chosen is None:
+        return None
+    return "the model without penalty" if is_repaired(chosen) else "the chosen model"

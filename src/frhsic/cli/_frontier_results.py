@@ -106,7 +106,10 @@ class Frontier:
                 echo(f"Note: above their limits: {', '.join(above)}. Train for longer.", error=True)
         if not self.has_budgets:
             return
-        reached = self.columns["relative_dependence"]
+        # Repair is fitted on validation rows.
+        kinds = self.columns["model"]
+        shares = zip(kinds, self.columns["relative_dependence"], strict=True)
+        reached = [math.nan if kind.endswith("repaired") else share for kind, share in shares]
         if all(math.isnan(share) for point, share in zip(self.points, reached, strict=True) if point.budget):
             why = "The model without penalty shows no dependence on the rows trained on"
             echo(f"Note: {why}: a share of it means nothing.", error=True)
@@ -145,7 +148,7 @@ class Frontier:
             read = []
             if self.has_representation:
                 read = [f"{self.get_column('r2_boosted', attribute)[index]:.3f}"]
-            mark = "< chosen" if index == self.chosen else ""
+            mark = ("<" if several else "< chosen") if index == self.chosen else ""
             rows.append([*setting, cell(point.performance), *gaps, *read, mark])
         echo_table(title, headings, rows, bold=self.chosen)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _CHUNK = 65_536  # rows that a prediction holds at a time
 _MOST_LABELS = 100
 MODELS = ("network", "lightgbm", "xgboost")
+REPAIR = "repair"  # of the scores of the others, on a frontier
 
 
 @dataclass(frozen=True)
@@ -117,17 +118,17 @@ class TrainingData:
         return make_pipeline(frhsic.estimators.TableEncoder(), made)
 
 
-def parse_models(text: str) -> list[str]:
+def parse_models(text: str, *, known: Sequence[str] = MODELS) -> list[str]:
     """Return the kinds of model of --model, each once, if their libraries are installed."""
     import importlib.util
 
     names = [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in MODELS]
+    unknown = [name for name in names if name not in known]
     if unknown or len(set(names)) < len(names):
-        must = f"name some of {', '.join(MODELS)}, each once"
+        must = f"name some of {', '.join(known)}, each once"
         raise ArgumentError("--model", must, quote(text), "Write lightgbm, say.")
     for name in names:
-        if name != "network" and importlib.util.find_spec(name) is None:
+        if name not in ("network", REPAIR) and importlib.util.find_spec(name) is None:
             extra = "trees" if name == "lightgbm" else name
             fix = f"Install it: pip install 'frhsic[{extra}]'."
             raise ArgumentError("--model", "name a library that is installed", quote(name), fix)
@@ -208,7 +209,9 @@ def echo_judgement(model: Any, rows: str, data: TrainingData, *, seed: int | Non
     import numpy as np
     from sklearn.metrics import accuracy_score, r2_score
 
-    scores, y, w = predict_scores(model, data.x), data.y, data.w
+    with echo_warnings():
+        scores = predict_scores(model, data.x, data.s)
+    y, w = data.y, data.w
     columns = list(scores.values())
     if data.classes:
         best = columns[0] > 0.5 if len(columns) == 1 else np.argmax(columns, axis=0)
@@ -246,8 +249,8 @@ def _measure_gap(values: Any, s: Any, w: Any, seed: int | None) -> str:
     )
 
 
-def predict_scores(model: Any, x: pa.Table) -> dict[str, Any]:
-    """Return the columns that a model writes, computed a few rows at a time."""
+def predict_scores(model: Any, x: pa.Table, s: Any = None) -> dict[str, Any]:
+    """Return the columns that a model writes, computed a few rows at a time; repair needs S."""
     import numpy as np
 
     import frhsic.data
@@ -255,18 +258,27 @@ def predict_scores(model: Any, x: pa.Table) -> dict[str, Any]:
 
     last = split_model(model)[1]
     classes = getattr(last, "classes_", None)
+    predict = model.predict if classes is None else model.predict_proba
     parts = []
     with Progress("predicting", x.num_rows) as bar, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         for start in range(0, x.num_rows, _CHUNK):
             part = x.slice(start, _CHUNK)
             rows = part if last is not model else frhsic.data.to_matrix(part).numpy()
-            parts.append(model.predict(rows) if classes is None else model.predict_proba(rows))
+            own = {"sensitive_features": s[start : start + _CHUNK]} if is_repaired(model) else {}
+            parts.append(predict(rows, **own))
             bar.advance(part.num_rows)
     found = np.concatenate(parts)
     if classes is None or len(classes) == 2:
         return {"score": found if classes is None else found[:, 1]}
     return {f"score_{label}": found[:, j] for j, label in enumerate(classes)}
+
+
+def is_repaired(model: Any) -> bool:
+    """Return whether the scores of a model are repaired, so that it needs S."""
+    import frhsic.repair
+
+    return isinstance(split_model(model)[1], frhsic.repair.RepairedModel)
 
 
 def split_model(model: Any) -> tuple[Any, Any]:

@@ -86,6 +86,7 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
     """
 
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "sample_weight": True}
+    __metadata_request__fit_transform: ClassVar = {"sensitive_features": True, "sample_weight": True}
     __metadata_request__transform: ClassVar = {"sensitive_features": True}
 
     def __init__(
@@ -101,7 +102,6 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         self.width = width
         self.random_state = random_state
 
-    @one_thread()
     def fit(self, scores: Any, sensitive_features: Any, *, sample_weight: Any = None) -> Self:
         """Learn the laws of scores along S.
 
@@ -109,6 +109,23 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         ----------
         scores : array of shape (n,)
             Of any model, in any unit.
+        sensitive_features : array or frame of shape (n,) or (n, q)
+        sample_weight : array of shape (n,), optional
+        """
+        self.fit_transform(scores, sensitive_features, sample_weight=sample_weight)
+        return self
+
+    @one_thread()
+    def fit_transform(
+        self, scores: Any, sensitive_features: Any, *, sample_weight: Any = None
+    ) -> NDArray[np.float64]:
+        """Fit, and return each score as repaired by the rows of the other folds, ``(n,)``.
+
+        These are what rows that took no part would get, and not ``fit(...).transform(...)`` of the same rows.
+
+        Parameters
+        ----------
+        scores : array of shape (n,)
         sensitive_features : array or frame of shape (n,) or (n, q)
         sample_weight : array of shape (n,), optional
         """
@@ -140,7 +157,7 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         self._range = {name: _range(column) for name, column in zip(s.names, s.values.T, strict=True)}
         self.note_ = NOTE.format(" and ".join(s.names))
         self.left_ = _measure_left(left, s, w, seed)
-        return self
+        return left.numpy()
 
     def transform(self, scores: Any, sensitive_features: Any) -> NDArray[np.float64]:
         """Return the repaired scores, ``(n,)``.

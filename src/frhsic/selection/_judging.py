@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
+from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
 from torch import Tensor
 
@@ -21,9 +22,10 @@ from frhsic.inference import EquivalenceResult, Interval
 from frhsic.kernels import Gaussian
 from frhsic.selection._held_out import Rows
 from frhsic.selection._point import Point
+from frhsic.selection._repaired import RepairedScores
 
 Trees: TypeAlias = FRHSICBoostingClassifier | FRHSICBoostingRegressor
-Model: TypeAlias = FRHSICClassifier | FRHSICRegressor | FRHSICEncoder | Trees
+Model: TypeAlias = FRHSICClassifier | FRHSICRegressor | FRHSICEncoder | Trees | RepairedScores
 On: TypeAlias = Literal["prediction", "representation"]
 
 LEVEL = 0.95
@@ -70,7 +72,8 @@ class Judge:
         """Return a model's point, and the other columns of its row in the table."""
         prediction = _prediction(model, held.x)
         z = None
-        if not isinstance(model, Trees) and (self.representation or self.on == "representation"):
+        asked = self.representation or self.on == "representation"
+        if asked and not isinstance(model, Trees | RepairedScores):
             z = torch.from_numpy(model.transform(held.x))
         view = prediction if self.on == "prediction" else z
         assert view is not None  # noqa: S101 - an encoder is judged on its representation
@@ -204,14 +207,16 @@ def _prediction(model: Model, x: Any) -> Tensor | None:
     """Return probabilities (of the second of two classes), or numbers; an encoder predicts nothing."""
     if isinstance(model, FRHSICEncoder):
         return None
-    if isinstance(model, FRHSICRegressor | FRHSICBoostingRegressor):
+    if not is_classifier(model):
         return to_matrix(model.predict(x))
     probabilities = to_matrix(model.predict_proba(x))
     return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
 
 
 def name_model(model: Model) -> str:
-    """Return the kind of a model in one word: "network", or the library of the trees."""
+    """Return the kind of a model: "network", or the library of the trees; "repaired" where its scores are."""
+    if isinstance(model, RepairedScores):
+        return f"{name_model(model.model)} repaired"
     return str(model.backend) if isinstance(model, Trees) else "network"
 
 

@@ -41,7 +41,7 @@ class Point(Result):
     limit : str or None
         What it was limited in, and by how much: "gap 0.02".
     model : str or None
-        The kind of model, in a sweep over several: "network", "lightgbm", "xgboost".
+        The kind of model, in a sweep over several: "network", "lightgbm", "xgboost", "lightgbm repaired".
 
     Examples
     --------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -32,6 +32,7 @@ from frhsic.selection._front import pareto_front
 from frhsic.selection._held_out import Rows, hold_out
 from frhsic.selection._judging import LEVEL, Judge, On, name_model
 from frhsic.selection._point import Point
+from frhsic.selection._repaired import repair_model
 from frhsic.selection._rules import lowest_dependence_within
 
 Rule: TypeAlias = Callable[[Sequence[Point]], int | None]
@@ -41,6 +42,17 @@ Rule: TypeAlias = Callable[[Sequence[Point]], int | None]
 _BUDGETS = (0.5, 0.2, 0.1, 0.05)
 TREES = (FRHSICBoostingClassifier, FRHSICBoostingRegressor)
 _GRIDS = {"budgets": "budget", "limits": "limit", "lams": "weight"}  # of which one is given, or none
+
+
+@dataclass(frozen=True, eq=False)
+class _Trained:
+    """A model with the steps before it, what is judged of it, and held-out rows as it sees them."""
+
+    member: Any
+    before: Pipeline | None
+    model: Any
+    judged: Any
+    rows: Any
 
 
 def _has(name: str) -> Callable[[FrontierSearch], bool]:
@@ -99,6 +111,9 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         at the held-out rows.
     representation : bool, default=True
         Also judge the representation. This is most of the time of judging: see Notes.
+    repair : bool, default=False
+        Also judge the model without penalty with its scores repaired to each budget or limit
+        (:class:`frhsic.repair.ScoreRepair`). Such a model needs S at prediction, which law may forbid.
     random_state : None, int or generator, default=None
         Of the held-out rows and of the draws behind intervals and tests, which are the same for all models.
         The networks use that of the estimator.
@@ -106,10 +121,11 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     results_ : pandas.DataFrame, or dict of columns where pandas is not installed
-        A row for each model. Always: model ("network" or the library of the trees), budget, limit, lam,
-        penalty_weight (lam, or one over the budget or the smallest limit), relative_dependence (on training
-        rows, over the unconstrained model's, as the budget has it), of_limit (the largest measured value over
-        its limit, on held-out rows where there are some), performance, dependence and its interval, on_front.
+        A row for each model. Always: model ("network" or the library of the trees; "repaired" after it where
+        scores are), budget, limit, lam, penalty_weight (lam, or one over the budget or the smallest limit),
+        relative_dependence (on training rows, over the unconstrained model's, as the budget has it), of_limit
+        (the largest measured value over its limit, on held-out rows where there are some), performance,
+        dependence and its interval, on_front.
         Then, of a prediction, gap, gdp and (debiased normalised) hsic with intervals; of a representation,
         hsic_z (whitened), r2_ridge and r2_boosted (of S from Z, cross-validated among the held-out rows);
         pvalue and equivalence_pvalue. With several sensitive columns one of each, such as gdp_age.
@@ -118,6 +134,8 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         The last step, one for each budget or penalty weight.
     best_index_ : int
     best_estimator_ : fitted estimator or Pipeline
+        A :class:`frhsic.repair.RepairedModel` where repair was chosen: its ``predict`` takes
+        ``sensitive_features``, that of the search cannot.
 
     Notes
     -----
@@ -125,6 +143,10 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     are. Its interval is that of a single model fixed beforehand. Audit it on rows that took no part. Only
     ``last_equivalent`` keeps its level, and only about the tolerance. ``results_`` shows whether a budget was
     kept; there is no warning.
+
+    **Repair** is fitted on the held-out rows, since a model's scores of its own training rows are others, and
+    judged there by five folds: each row by a map that did not see it. Its budget is a share of normalised
+    HSIC of the score on these rows.
 
     **Several sensitive columns** are judged one by one. A point has the greatest dependence, the greatest
     upper limit (which covers the greatest dependence), the smallest p-value of independence after Holm's
@@ -164,6 +186,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         test: bool = False,
         tolerance: float | None = None,
         representation: bool = True,
+        repair: bool = False,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -178,6 +201,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.test = test
         self.tolerance = tolerance
         self.representation = representation
+        self.repair = repair
         self.random_state = random_state
 
     def fit(
@@ -209,28 +233,24 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         limited = None if self.limits is None else next(iter(read_limit(self.limits[0])))
         judge = Judge(self._on, self.dependence, *asked, seed, limited)
         judge.rehearse(held)
-        trained = [
-            (member, before, model, own)
-            for member in self._members
-            for before, model, own in self._train(member, train, held)
-        ]
+        trained = [one for member in self._members for one in self._train(member, train, held, seed)]
         judged = []
         with Progress("judging", len(trained)) as bar:
-            for _, _, model, own in trained:
-                point, found = judge(model, own)
-                if len(self._members) > 1:
-                    point = replace(point, model=name_model(model))
+            for one in trained:
+                point, found = judge(one.judged, one.rows)
+                if len(self._members) > 1 or self.repair:
+                    point = replace(point, model=name_model(one.judged))
                 judged.append((point, found))
                 bar.advance()
         for name in ("best_index_", "best_estimator_"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        self.models_: list[Any] = [model for _, _, model, _ in trained]
+        self.models_: list[Any] = [one.model for one in trained]
         self.points_ = [point for point, _ in judged]
-        self._steps = [(member, before) for member, before, _, _ in trained]
+        self._trained = [replace(one, rows=None) for one in trained]
         self._found = [found for _, found in judged]
         return self.choose(self.rule)
 
-    def _train(self, member: Any, train: Rows, held: Rows) -> list[tuple[Pipeline | None, Any, Rows]]:
+    def _train(self, member: Any, train: Rows, held: Rows, seed: int) -> list[_Trained]:
         """Return each model of one estimator, with the steps before it and held-out rows as it sees them."""
         x, before = train.x, None
         if isinstance(member, Pipeline) and len(member.steps) > 1:
@@ -250,7 +270,11 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             sensitive_features=train.s,
             sample_weight=train.w,
         )
-        return [(before, model, held) for model in models]
+        found = [_Trained(member, before, model, model, held) for model in models]
+        if self.repair:
+            repaired = repair_model(models[0], held, grids["budgets"], self.limits, seed)
+            found += [_Trained(member, before, model, judged, held) for model, judged in repaired]
+        return found
 
     def choose(self, rule: Rule) -> Self:
         """Choose again among the trained models, by another rule, without training or judging them again.
@@ -272,10 +296,10 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise ArgumentError("rule", must, got, "Return the place of a point in the list.")
         self.best_index_ = int(index)
         best = self.models_[self.best_index_]
-        member, before = self._steps[self.best_index_]
-        if isinstance(member, Pipeline):
-            earlier = [] if before is None else before.steps
-            best = Pipeline([*earlier, (member.steps[-1][0], best)])
+        chosen = self._trained[self.best_index_]
+        if isinstance(chosen.member, Pipeline):
+            earlier = [] if chosen.before is None else chosen.before.steps
+            best = Pipeline([*earlier, (chosen.member.steps[-1][0], best)])
         self.best_estimator_: Any = best
         return self
 
@@ -301,7 +325,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 **found,
             }
             for index, (point, model, found) in enumerate(
-                zip(self.points_, self.models_, self._found, strict=True)
+                zip(self.points_, [one.judged for one in self._trained], self._found, strict=True)
             )
         ]
         columns = dict.fromkeys(name for row in rows for name in row)
@@ -357,6 +381,12 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if self._on == "prediction" and isinstance(self._last, FRHSICEncoder):
             must = "be 'representation' for an encoder, which predicts nothing"
             raise ArgumentError("on", must, "'prediction'", "Leave it out.")
+        if self.repair and (self.lams is not None or isinstance(self._last, FRHSICEncoder)):
+            must, fix = "be False with 'lams' or an encoder", "Pass budgets or limits, of a prediction."
+            raise ArgumentError("repair", must, repr(self.repair), fix)
+        if self.repair and self._on == "representation":
+            must = "be False where the representation is judged: repair leaves it as it is"
+            raise ArgumentError("repair", must, repr(self.repair), "Leave 'on' out.")
         if self.tolerance is not None and not 0 < self.tolerance < float("inf"):
             fix = "Say how much dependence is too little to matter."
             raise ArgumentError("tolerance", "be a positive number or None", repr(self.tolerance), fix)
