@@ -34,6 +34,7 @@ OTHERS = {
     "claims": "statistics.claims",
     "coverage": "statistics.coverage",
     "curves": "statistics.curves",
+    "conditional": "statistics.conditional",
     "gaps": "statistics.gaps",
     "levels": "statistics.levels",
     "peers": "statistics.peers",

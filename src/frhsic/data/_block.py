@@ -93,6 +93,17 @@ class Block:
         except Exception:
             raise self._too_large_error(_LARGEST) from None
 
+    def settle_gaps(self) -> tuple[Block, AnyArray]:
+        """Settle a column that may have missing entries; return the mask of these too."""
+        missing, block = self.find_missing(), self
+        if missing.any() and not missing.all():
+            # Filled rather than dropped, so that error messages count the rows right.
+            labels = self.labelled or all(isinstance(v, str) for v in self.array[~missing].tolist())
+            array = self.array.copy()
+            array[missing] = "" if labels else 0
+            block = replace(self, array=array)
+        return block if missing.all() else block.settle(), missing
+
     def to_numbers(self, dtype: torch.dtype = torch.float64) -> AnyArray:
         """Return contiguous native float64, all finite and small enough to be squared in ``dtype``."""
         block = self.settle()

@@ -197,7 +197,7 @@ class _Number:
         return {"kind": "numeric", **asdict(self)}
 
     def encode(self, block: Block) -> _Floats:
-        block, missing = _settle_gaps(block)
+        block, missing = block.settle_gaps()
         if missing.all():
             x = np.full(len(missing), self.median)
         elif block.array.dtype == object:
@@ -227,7 +227,7 @@ class _Labels:
         return {"kind": "categorical", **asdict(self), "categories": list(self.categories)}
 
     def encode(self, block: Block) -> _Floats:
-        block, missing = _settle_gaps(block)
+        block, missing = block.settle_gaps()
         if not missing.all() and block.array.dtype != object:
             must, got = f"hold labels{block.place} as in 'fit'", "numbers or booleans"
             raise ArgumentError("X", must, got, "Convert the column to strings or categories.")
@@ -241,7 +241,7 @@ class _Labels:
 
 
 def _learn(block: Block, scaling: str, max_categories: int) -> _Number | _Labels:
-    block, missing = _settle_gaps(block)
+    block, missing = block.settle_gaps()
     name = str(block.name)
     if missing.all():
         must = f"hold at least one value{block.place} in training"
@@ -288,18 +288,6 @@ def _table(x: object) -> tuple[bool, dict[str, Block]]:
         return True, {str(block.name): block for block in blocks}
     columns = [column for block in blocks for column in block.columns()]
     return False, {f"x{j}": Block(column.array, "X", f"x{j}") for j, column in enumerate(columns)}
-
-
-def _settle_gaps(block: Block) -> tuple[Block, _Mask]:
-    """Settle a column that may have missing entries; return the mask of these too."""
-    missing = block.find_missing()
-    if missing.any() and not missing.all():
-        # Filled rather than dropped, so that error messages count the rows right.
-        labels = block.labelled or all(isinstance(v, str) for v in block.array[~missing].tolist())
-        array = block.array.copy()
-        array[missing] = "" if labels else 0
-        block = replace(block, array=array)
-    return block if missing.all() else block.settle(), missing
 
 
 def _texts(array: NDArray[Any]) -> list[str]:

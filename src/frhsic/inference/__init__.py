@@ -22,11 +22,16 @@ from frhsic.inference._strata import MIN_LABEL_ROWS as MIN_LABEL_ROWS
 from frhsic.inference._strata import rows_by_label as rows_by_label
 from frhsic.inference._tests import holm as holm
 from frhsic.inference._tests import independence_test
+from frhsic.inference.factors import AdjustedCurve as AdjustedCurve
+from frhsic.inference.factors import ConditionalTestResult as ConditionalTestResult
+from frhsic.inference.factors import adjusted_curve, conditional_independence_test
 
 __all__ = [
     "Interval",
     "TestResult",
+    "adjusted_curve",
     "conditional_curve",
+    "conditional_independence_test",
     "confidence_interval",
     "decision_gaps",
     "equivalence_test",
