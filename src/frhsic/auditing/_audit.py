@@ -13,6 +13,7 @@ from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic._progress import Progress
 from frhsic.auditing._claims import Evidence, Shares, adjust, find_signs_about_zero, make_claims, rejects
 from frhsic.auditing._decisions import check_regions, find_decisions, read_regions, read_thresholds
+from frhsic.auditing._explained import find_explanations
 from frhsic.auditing._measures import MEASURES, AuditMeasure, Measurement
 from frhsic.auditing._results import Attribute, Audit, Column, LabelDependence, Outcome, Representation
 from frhsic.auditing._rows import subjects_of_rows
@@ -46,6 +47,8 @@ def audit(
     positive_label: Label | None = None,
     thresholds: Sequence[float] | float = (),
     regions: Mapping[str, str] | None = None,
+    given: object = None,
+    contributions: object = None,
 ) -> Audit:
     """Return every number about the dependence of a score or a representation on sensitive columns.
 
@@ -88,6 +91,12 @@ def audit(
     regions : dict of str to {"below", "above"}, optional
         Questions that are asked before the rows are looked at: ``{"age >= 62": "below"}`` asks whether the
         mean score there is below that of the others. Each answer has its own level, 1 - confidence_level.
+    given : frame, dict of columns or array of shape (n, p), optional
+        Factors, such as income and tenure: adds the curve along each attribute with them held equal
+        (:func:`frhsic.inference.adjusted_curve`). Each has its own confidence.
+    contributions : frame, dict of columns or array of shape (n, p), optional
+        What each input of the model adds to the score of each row (SHAP values, say): adds which inputs carry
+        the gap (:func:`frhsic.inference.carriers`).
 
     Returns
     -------
@@ -110,6 +119,7 @@ def audit(
     settings = Settings(
         confidence_level, bandwidth_s, seed, read_thresholds(thresholds), read_regions(regions)
     )
+    why = {"given": given, "contributions": contributions}
     data = {
         "sensitive_features": sensitive_features,
         "y_true": y_true,
@@ -121,10 +131,15 @@ def audit(
     subjects: Sequence[Subject]
     notes: tuple[str, ...] = ()
     if isinstance(sketches, list | tuple) and any(isinstance(one, HSICSketch) for one in sketches):
-        _check_absent(data)
+        _check_absent({**data, **why})
         subjects = subjects_of_sketches(sketches, settings, positive_label=positive_label)
     else:
-        subjects, notes = subjects_of_rows(scores, settings, **data, positive_label=positive_label)  # type: ignore[arg-type]
+        subjects, notes = subjects_of_rows(
+            scores,
+            settings,
+            **{**data, **why},  # type: ignore[arg-type]
+            positive_label=positive_label,
+        )
     return audit_subjects(subjects, settings, notes, trained_on=trained_on)
 
 
@@ -145,6 +160,7 @@ def audit_subjects(
 ) -> Audit:
     """Return the audit of each sensitive column and, last of several subjects, of all of them jointly."""
     whole, several = subjects[-1], len(subjects) > 1
+    settings = whole.settings
     check_regions(settings.regions, whole.s)
     _check_decisions(settings, whole.width)
     single = subjects[:-1] if several else subjects
@@ -252,6 +268,7 @@ def _audit_attribute(
         bar.advance()
     outcome, more = _audit_outcome(subject, evidence)
     decisions, few = find_decisions(subject, column)
+    reasons, other = find_explanations(subject, column)
     bar.advance()
     return Attribute(
         names=subject.s.names,
@@ -262,15 +279,18 @@ def _audit_attribute(
         profile=evidence.profile,
         outcome=outcome,
         **decisions._asdict(),
-    ), (*notes, *more, *few)
+        **reasons._asdict(),
+    ), (*notes, *more, *few, *other)
 
 
 def _check_decisions(settings: Settings, width: int) -> None:
-    """Raise ArgumentError if decisions are asked for of a representation."""
-    for name, asked in (("thresholds", settings.thresholds), ("regions", settings.regions)):
-        if asked and width > 1:
-            must = "come with one score: a representation decides nothing"
-            raise ArgumentError(name, must, f"{width} columns", "Leave it out, or pass one score.")
+    """Raise ArgumentError if decisions or reasons are asked for of a representation."""
+    names = ("thresholds", "regions", "factors", "contributions")
+    for name, asked in ((one, getattr(settings, one)) for one in names):
+        if asked is not None and len(asked) and width > 1:
+            must = "come with one score: a representation is none"
+            shown = "given" if name == "factors" else name
+            raise ArgumentError(shown, must, f"{width} columns", "Leave it out, or pass one score.")
 
 
 def _measure(

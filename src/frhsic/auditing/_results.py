@@ -12,7 +12,17 @@ from frhsic._text import number
 from frhsic.auditing._decisions import Decision, Region
 from frhsic.auditing._measures import Estimate
 from frhsic.auditing._words import sentences
-from frhsic.inference import Curve, DecisionGaps, Interval, Profile, Result, TestResult, frame
+from frhsic.inference import (
+    AdjustedCurve,
+    Carriers,
+    Curve,
+    DecisionGaps,
+    Interval,
+    Profile,
+    Result,
+    TestResult,
+    frame,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,6 +196,10 @@ class Attribute(Result):
         At each of the thresholds that were asked for.
     regions : tuple of Region
         The answer about each region that was asked for.
+    explained : AdjustedCurve or None
+        With factors held equal, where ``given`` was passed.
+    carried : Carriers or None
+        By which inputs, where ``contributions`` were passed.
 
     Examples
     --------
@@ -207,6 +221,8 @@ class Attribute(Result):
     cutoffs: DecisionGaps | None = None
     decisions: tuple[Decision, ...] = ()
     regions: tuple[Region, ...] = ()
+    explained: AdjustedCurve | None = None
+    carried: Carriers | None = None
 
     @property
     def name(self) -> str:

@@ -33,6 +33,7 @@ from frhsic.data import (
     to_sensitive,
     to_weights,
 )
+from frhsic.inference import read_contributions, read_factors
 
 
 class OutcomeColumn(NamedTuple):
@@ -159,6 +160,8 @@ def subjects_of_rows(
     kinds: str | Mapping[str, str] | None,
     groups: object,
     positive_label: Label | None,
+    given: object = None,
+    contributions: object = None,
 ) -> tuple[list[RowsSubject], tuple[str, ...]]:
     """Return the subject of each sensitive column and, of several, then that of all jointly; notes."""
     check_aligned(
@@ -167,6 +170,8 @@ def subjects_of_rows(
         y_true=y_true,
         sample_weight=sample_weight,
         groups=groups,
+        given=given,
+        contributions=contributions,
     )
     z, notes = _read_scores(scores)
     s = to_sensitive(sensitive_features, kinds=kinds, n_rows=len(z), rows_of="scores")
@@ -180,6 +185,10 @@ def subjects_of_rows(
             "positive_label", "be None without 'y_true'", repr(positive_label), "Pass the outcome too."
         )
     outcome = None if y_true is None else _read_outcome(y_true, len(z), positive_label)
+    if given is not None:
+        settings = settings._replace(factors=read_factors(given, len(z)))
+    if contributions is not None:
+        settings = settings._replace(contributions=read_contributions(contributions, len(z)))
     whole = RowsSubject(z, s, settings, w, codes, outcome)
     single = [whole.on(name) for name in s.names] if len(s.names) > 1 else []
     return [*single, whole], notes

@@ -19,6 +19,7 @@ from frhsic.dependence import GDP, Dependence
 from frhsic.inference import (
     Curve,
     DecisionGaps,
+    Factors,
     Interval,
     Profile,
     TestResult,
@@ -52,6 +53,8 @@ class Settings(NamedTuple):
     seed: int
     thresholds: tuple[float, ...] = ()
     regions: tuple[RegionQuestion, ...] = ()
+    factors: Factors | None = None  # that are held equal
+    contributions: Any = None  # of the inputs of the model to the score of each row
 
 
 class Subject(ABC):

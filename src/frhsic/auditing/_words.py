@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from frhsic._text import join_words, number, percent
 from frhsic.auditing._decisions import decision_sentences, headline
+from frhsic.auditing._explained import explanation_sentences
 from frhsic.auditing._measures import MEASURES
 from frhsic.inference import Curve, Profile, TestResult
 
@@ -35,6 +36,7 @@ def sentences(audit: Audit) -> tuple[str, ...]:
         lines.append(" ".join(parts))
         if audit.score is not None:
             lines += decision_sentences(found, column, audit.score, place)
+            lines += explanation_sentences(found, audit.score)
         if found.outcome is not None:
             lines.append(" ".join(_outcome(found, found.outcome, column, audit)))
     if audit.joint is not None:

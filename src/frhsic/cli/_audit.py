@@ -85,6 +85,21 @@ _Below = Annotated[
     ),
 ]
 _Above = Annotated[list[str] | None, option("--above REGION", "The same, above that of the others.")]
+_Given = Annotated[
+    list[str] | None,
+    option(
+        "--given COL",
+        "A factor to hold equal, such as income: what remains along each attribute. May be repeated.",
+    ),
+]
+_Contributions = Annotated[
+    str | None,
+    option(
+        "--contributions PREFIX",
+        "Columns that begin so hold what each input of the model adds to the score (SHAP values, say): "
+        "which inputs carry the gap.",
+    ),
+]
 _Query = Annotated[str | None, option("--query SELECT", "What to read from a database.")]
 _Engine = Annotated[
     str,
@@ -113,6 +128,12 @@ class _Request:
     engine: str
     partials: Path | None
     shown_file: str  # of a URL neither user, password nor query
+    prefix: str | None = None  # of the columns of contributions
+
+    @property
+    def given(self) -> list[str]:
+        """The factors."""
+        return self.columns["--given"] or []
 
 
 def audit(
@@ -128,6 +149,8 @@ def audit(
     threshold: _Threshold = None,
     below: _Below = None,
     above: _Above = None,
+    given: _Given = None,
+    contributions: _Contributions = None,
     report: _Report = None,
     as_json: options.Json = None,
     confidence_level: _ConfidenceLevel = 0.95,
@@ -153,6 +176,7 @@ def audit(
       frhsic audit scores.csv --score score --sensitive age --sensitive sex --label income --held-out
       frhsic audit scores.csv --score score --sensitive age --report audit.html --json audit.json
       frhsic audit scores.csv --score score --sensitive age --threshold 0.5 --below 'age >= 62'
+      frhsic audit scores.csv --score score --sensitive age --given hours --report audit.html
       frhsic audit scores.csv --score score --sensitive age --fail-above gdp=0.25
       frhsic audit 'scores/*.parquet' --score score --sensitive age --report audit.html
       frhsic audit BANK_DATABASE --query "SELECT score, age FROM scores" --score score --sensitive age
@@ -174,7 +198,8 @@ def audit(
         must = f"be one of {', '.join(_ENGINES)}"
         raise ArgumentError("--engine", must, quote(engine), "Leave it out.")
     columns = {
-        "--score": score, "--sensitive": sensitive, "--label": label, "--weight": weight, "--group": group
+        "--score": score, "--sensitive": sensitive, "--label": label, "--weight": weight, "--group": group,
+        "--given": given, "--contributions": _list_contributions(file, contributions),
     }  # fmt: skip
     arguments = {
         "kinds": kinds,
@@ -189,8 +214,9 @@ def audit(
 
     shown = frhsic.sources.redact_url(file)
     request = _Request(
-        file, columns, positive, arguments, placeholders, drop_missing, query, engine, partials, shown
-    )
+        file, columns, positive, arguments, placeholders, drop_missing, query, engine, partials, shown,
+        contributions,
+    )  # fmt: skip
     source = _open_large(request)
     with show_status("Loading"):
         import frhsic.auditing
@@ -220,6 +246,30 @@ def _parse_regions(below: list[str] | None, above: list[str] | None) -> dict[str
     return regions
 
 
+def _list_contributions(file: str, prefix: str | None) -> list[str]:
+    """Return the columns of a file that begin with the prefix."""
+    if prefix is None:
+        return []
+    import frhsic.sources
+
+    path = Path(file)
+    names = frhsic.sources.column_names(path) if path.is_file() else []
+    found = [name for name in names if name.startswith(prefix)]
+    if not found:
+        must = "be how columns of a single file begin"
+        raise ArgumentError("--contributions", must, quote(prefix), "Check the names of the columns.")
+    return found
+
+
+def _check_in_memory(request: _Request) -> None:
+    """Raise ArgumentError if reasons are asked for of rows that are sketched."""
+    for name in ("--given", "--contributions"):
+        if request.columns[name]:
+            must = f"come with one file of at most {_IN_MEMORY:,} rows: regressions need the rows"
+            fix = "Take a random part of them, or leave it out."
+            raise ArgumentError(name, must, "rows that are sketched", fix)
+
+
 def _audit_table(request: _Request) -> frhsic.auditing.Audit:
     """Audit rows that are held in memory."""
     import frhsic.auditing
@@ -229,9 +279,10 @@ def _audit_table(request: _Request) -> frhsic.auditing.Audit:
         raise ArgumentError("--partials", "come with a sketch", got, fix)
     table = read_columns(Path(request.file), request.columns, request.placeholders)
     if request.drop_missing:
-        table = drop_empty(table, table.column_names)
-    score, sensitive, *others = request.columns.values()
-    label, weight, group = (None if name is None else table.column(name) for name in others)
+        # Factors may be missing, and are then so by themselves.
+        table = drop_empty(table, [one for one in table.column_names if one not in request.given])
+    score, sensitive, label, weight, group, given, added = request.columns.values()
+    label, weight, group = (None if one is None else table.column(one) for one in (label, weight, group))
     with echo_warnings():
         return frhsic.auditing.audit(
             table.select(list(dict.fromkeys(score))),
@@ -240,14 +291,22 @@ def _audit_table(request: _Request) -> frhsic.auditing.Audit:
             sample_weight=weight,
             groups=group,
             positive_label=_find_label(request, table),
+            given=table.select(list(dict.fromkeys(given))) if given else None,
+            contributions=_take_contributions(table, added, request.prefix) if added else None,
             **request.arguments,
         )
+
+
+def _take_contributions(table: pa.Table, names: list[str], prefix: str | None) -> pa.Table:
+    """Return the contributions, named by their inputs."""
+    return table.select(names).rename_columns([name.removeprefix(prefix or "") or name for name in names])
 
 
 def _audit_source(request: _Request, source: frhsic.sources.Source) -> frhsic.auditing.Audit:
     """Audit rows of a source by sketches of them."""
     import frhsic.auditing
 
+    _check_in_memory(request)
     with echo_warnings(), show_status("Reading") as progress:
         found = frhsic.auditing.audit_source(
             source,

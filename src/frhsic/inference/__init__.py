@@ -23,13 +23,18 @@ from frhsic.inference._strata import rows_by_label as rows_by_label
 from frhsic.inference._tests import holm as holm
 from frhsic.inference._tests import independence_test
 from frhsic.inference.factors import AdjustedCurve as AdjustedCurve
+from frhsic.inference.factors import Carriers as Carriers
 from frhsic.inference.factors import ConditionalTestResult as ConditionalTestResult
-from frhsic.inference.factors import adjusted_curve, conditional_independence_test
+from frhsic.inference.factors import Factors as Factors
+from frhsic.inference.factors import adjusted_curve, carriers, conditional_independence_test
+from frhsic.inference.factors import read_contributions as read_contributions
+from frhsic.inference.factors import read_factors as read_factors
 
 __all__ = [
     "Interval",
     "TestResult",
     "adjusted_curve",
+    "carriers",
     "conditional_curve",
     "conditional_independence_test",
     "confidence_interval",

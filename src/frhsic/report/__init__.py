@@ -19,9 +19,12 @@ from frhsic.report._plots import (
     plot_profile,
     plot_transfer,
 )
+from frhsic.report._reasons import plot_adjusted, plot_carriers
 
 __all__ = [
+    "plot_adjusted",
     "plot_bounds",
+    "plot_carriers",
     "plot_curve",
     "plot_decision_gaps",
     "plot_frontier",

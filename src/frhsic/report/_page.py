@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from frhsic._files import replacing
 from frhsic._text import clean, digits, is_right_to_left, join_words, shorten, shown
 from frhsic.auditing import Audit, Column
-from frhsic.report import _figures, _tables, _words
+from frhsic.report import _figures, _reasons, _tables, _words
 
 _COMMAND = 2_000  # characters of the command that are shown
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib")
@@ -142,6 +142,7 @@ def _sections(audit: Audit) -> Iterator[dict[str, object]]:
             "rows": _tables.explain_once(_tables.attribute_rows(found, audit), known),
             "decision_rows": _tables.explain_once(_tables.decision_rows(found, audit), known),
             "decision_figures": tuple(_figures.decision_figures(found, column, key)),
+            "reasons": tuple(_reasons.reason_figures(found, column, key)),
             "outcome_rows": _tables.explain_once(_tables.outcome_rows(found, audit), known),
             "outcome_figures": tuple(_figures.outcome_figures(found.outcome, column, key, audit)),
         }

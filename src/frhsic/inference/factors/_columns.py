@@ -32,6 +32,8 @@ class Factors(NamedTuple):
 
 def read_factors(given: object, n_rows: int, *, argument: str = "given") -> Factors:
     """Return the columns of a frame, dict or array as numbers; missing entries get an indicator."""
+    if isinstance(given, Factors):
+        return given
     if given is None:
         fix = "Pass a frame or dict of columns, such as {'income': income}."
         raise ArgumentError(argument, "be the factors that are held equal", None, fix)

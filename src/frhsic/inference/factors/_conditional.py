@@ -254,15 +254,12 @@ def _test(question: _Question, fit: _Fit) -> ConditionalTestResult:
     leads = [place.start for place in fit.places]
     pvalues, statistic = [], 0.0
     for residuals in (crossed.residuals, crossed.other):
-        usable = [bool(np.isfinite(column).all()) for column in residuals.T]
-        r = [k for k in range(fit.of_score) if usable[k]]
-        q = [k for k in s if usable[k]]
-        pairs = [(j, k, None) for j in r for k in q]
-        size = [1.0 / (max(j, 1) * (1 + i % _DEGREE)) for j in r for i in range(len(q))]
+        pairs = [(j, k, None) for j in range(fit.of_score) for k in s]
+        size = [1.0 / (max(j, 1) * (1 + i % _DEGREE)) for j in range(fit.of_score) for i in range(len(s))]
         for v in weights.T:
             for lead in leads:
                 for i, k in enumerate(range(lead, lead + 2)):
-                    if k in q:
+                    if k in s:
                         pairs.append((0, k, v))
                         size.append(0.5 / (1 + i))
         products = np.column_stack(

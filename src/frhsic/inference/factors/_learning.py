@@ -91,6 +91,7 @@ def _choose(found: dict[str, Predicted], targets: Floats, w: Floats) -> CrossFit
     columns = np.arange(targets.shape[1])
     values = np.stack([one.values for one in found.values()])
     best, second = values[order[0], :, columns].T, values[order[1], :, columns].T
+    second = np.where(np.isnan(second), best, second)  # of one factor with two values one learner is enough
     variance = np.average((targets - np.average(targets, axis=0, weights=w)) ** 2, axis=0, weights=w)
     left = errors[order[0], columns]
     noise = np.stack([one.noise for one in found.values()])[order[0], columns]
