@@ -53,7 +53,7 @@ def check_commands():
             file.write(",".join(map(str, row)) + "\n")
     commands = re.findall(r"^  ([a-z]+)  ", frhsic("--help").split("Commands:")[1], re.MULTILINE)
     # A new command must be run below, too.
-    assert sorted(commands) == ["audit", "datasets", "frontier", "predict", "repair", "train"], commands
+    assert sorted(commands) == ["audit", "datasets", "frontier", "predict", "proxies", "repair", "train"], commands
     for name in commands:
         assert "--help" in frhsic(name, "--help")
     installed = subprocess.run(["frhsic", "--version"], capture_output=True, text=True)
@@ -67,6 +67,7 @@ def check_commands():
     frhsic("audit", *score, "--fail-above", "gdp=0.0000001", code=1)
     frhsic("audit", *score, "--engine", "local")
     frhsic("repair", *score, "-o", "repaired.parquet")
+    frhsic("proxies", "t.csv", "--sensitive", "age", "--plot", "p.png", "--json", "p.json")
     trees = [*target[:-2], "--model", "lightgbm"]
     frhsic("train", *trees, "-o", "trees.frhsic")
     frhsic("predict", "trees.frhsic", "held.parquet", "-o", "s.csv", code=2)

@@ -30,6 +30,9 @@ estimators.fit_path selection.FrontierSearch engine.Training engine.TrainingErro
 boosting.FRHSICBoostingClassifier boosting.FRHSICBoostingRegressor boosting.lightgbm_objective
 boosting.lightgbm_objective boosting.xgboost_objective boosting.FRHSICBoostingClassifier
 boosting.FRHSICBoostingClassifier estimators.FRHSICClassifier repair.ScoreRepair
+inference.conditional_independence_test inference.adjusted_curve inference.independence_test
+inference.adjusted_curve report.plot_adjusted inference.conditional_curve
+inference.carriers report.plot_carriers inference.proxies report.plot_proxies
 repair.ScoreRepair repair.RepairedModel selection.FrontierSearch
 selection.FrontierSearch selection.Point selection.pareto_front selection.naup selection.matched_point
 selection.knee selection.lowest_dependence selection.lowest_dependence_within

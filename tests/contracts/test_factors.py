@@ -12,7 +12,7 @@ from frhsic import HSICSketch, audit
 from frhsic._checks import ArgumentError
 from frhsic.cli import run
 from frhsic.data import to_sensitive
-from frhsic.inference import adjusted_curve, carriers, conditional_independence_test
+from frhsic.inference import adjusted_curve, carriers, conditional_independence_test, proxies
 from frhsic.inference.factors import _conditional as conditional
 from frhsic.inference.factors import _learning as learning
 from frhsic.inference.factors._columns import polynomials, read_factors, sensitive_features
@@ -341,6 +341,96 @@ def test_contributions_of_boosted_trees_sum_to_their_score():
     assert sum(found.share) == pytest.approx(1.0, abs=1e-12)
     assert found.inputs[0] == "income"
     assert found.share[0] > 0.9
+
+
+# Proxies
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    age = rng.integers(20, 70, 1_500).astype(float)
+    tenure = age / 2.0 + 4.0 * rng.normal(size=1_500)
+    return pd.DataFrame(
+        {
+            "age": age,
+            "shoe": rng.normal(size=1_500),
+            "tenure": tenure,
+            "copy": 2.0 * tenure + rng.normal(size=1_500),
+            "distance": np.abs(age - 45.0) + 5.0 * rng.normal(size=1_500),
+            "job": np.where(age > 60, "retired", rng.choice(["a", "b", None], 1_500)),
+            "same": 1.0,
+            "tails": np.where(rng.random(1_500) < 0.2, np.nan, rng.standard_cauchy(1_500)),
+        }
+    )
+
+
+def test_proxies_are_found_and_twins_do_not_hide_each_other(people):
+    found = proxies(people.drop(columns="age"), people["age"], random_state=0)
+    by = {one.column: one for one in found.columns}
+    assert set(by) == {"shoe", "tenure", "copy", "distance", "job", "tails"}
+    assert any("1 columns do not vary" in note for note in found.notes)
+    assert set(by["tenure"].group) == {"tenure", "copy"}
+    assert by["shoe"].group == ("shoe",)
+    # Alone as a linear regression has it: R^2 = Var(age / 2) / (Var(age / 2) + 16).
+    ranks = people["age"].rank()
+    assert by["tenure"].r2 == pytest.approx(np.corrcoef(people["tenure"], ranks)[0, 1] ** 2, abs=0.03)
+    # Without it alone its twin would do; without both much is lost.
+    assert by["tenure"].lost == by["copy"].lost > 0.1
+    # Age is not predicted from its distance to 45, but depends on it.
+    assert by["distance"].r2 < 0.05
+    assert by["distance"].hsic_low > 0.1
+    assert max(by[name].pvalue for name in ("tenure", "copy", "distance", "job")) < 1e-6
+    assert min(by[name].pvalue for name in ("shoe", "tails")) > 0.05
+    assert found.r2 > 0.75
+    assert [one.hsic for one in found.columns] == sorted((one.hsic for one in found.columns), reverse=True)
+    assert list(found.to_frame()["column"]) == [one.column for one in found.columns]
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_proxies_level_over_columns():
+    rng = np.random.default_rng(0)
+    false = 0
+    for seed in range(8):
+        x, s = rng.standard_t(3, size=(300, 20)), rng.exponential(size=300)
+        found = proxies(x, s, random_state=seed)
+        false += any(one.pvalue <= 0.05 for one in found.columns)
+    assert false <= 3  # of 8 at 5 %: more happen once in 2,700
+
+
+def test_proxies_of_labels_and_of_many_rows():
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["f", "m"], 21_000)
+    found = proxies({"height": (sex == "m") + rng.normal(size=21_000)}, {"sex": sex}, random_state=0)
+    assert found.n == 20_000
+    assert "random subsample of 20,000 of 21,000" in str(found)
+    assert found.columns[0].r2 == pytest.approx(0.2, abs=0.03)
+
+
+def test_proxies_from_a_shell(people, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    people.to_parquet("p.parquet")
+    line = [
+        "proxies",
+        "p.parquet",
+        "--sensitive",
+        "age",
+        "--drop",
+        "copy",
+        "--plot",
+        "p.png",
+        "--json",
+        "p.json",
+    ]
+    assert run(line) == 0
+    out = capsys.readouterr().out
+    assert "Columns that stand for age: 1,500 rows." in out
+    assert "tenure" in out
+    assert "copy" not in out
+    assert json.loads((tmp_path / "p.json").read_text())["columns"][0]["column"] == "tenure"
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert run(["proxies", "p.parquet", "--sensitive", "nothing"]) == 2
+    assert run(["proxies", "p.parquet", "--sensitive", "age", "--plot", "p.txt"]) == 2
 
 
 # The audit

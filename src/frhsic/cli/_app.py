@@ -19,6 +19,7 @@ from frhsic.cli._errors import CommandError, describe
 from frhsic.cli._frontier import frontier
 from frhsic.cli._output import echo
 from frhsic.cli._predict import predict
+from frhsic.cli._proxies import proxies
 from frhsic.cli._repair import repair
 from frhsic.cli._train import train
 
@@ -29,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (audit, train, frontier, predict, repair, datasets):
+for _command in (audit, proxies, train, frontier, predict, repair, datasets):
     app.command()(_command)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, to_line
@@ -64,3 +64,19 @@ def drop_empty(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     if gone:
         echo(f"Left out {gone:,} of {table.num_rows:,} rows, in which a named column is empty.", error=True)
     return kept
+
+
+def sample_rows(source: Any, seed: int, most: int) -> tuple[pa.Table, int]:
+    """Return the rows of a source, or about so many of them at random, and how many there are."""
+    import numpy as np
+    import pyarrow as pa
+
+    rows = source.rows
+    if rows is None:
+        rows = sum(batch.num_rows for batch in source)
+    if rows <= most:
+        return pa.Table.from_batches(list(source), source.schema), rows
+    rng = np.random.default_rng(seed)
+    share = most / rows
+    found = [batch.filter(pa.array(rng.random(batch.num_rows) < share)) for batch in source]
+    return pa.Table.from_batches(found, source.schema), rows

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from frhsic._checks import ArgumentError
 from frhsic._text import quote
 from frhsic.cli import _options as options
+from frhsic.cli._input import sample_rows
 from frhsic.cli._options import option
 from frhsic.cli._output import echo, echo_warnings, show_status
 from frhsic.cli._rules import parse_limit
@@ -80,7 +81,7 @@ def repair(
         fit or file, columns=[score, *names, *weights], missing_values=placeholders
     )
     made = frhsic.repair.ScoreRepair(1.0 if amount is None else amount, limit=limits, random_state=seed)
-    table = _sample(learn, seed)
+    table, _ = sample_rows(learn, seed, _MOST_ROWS)
     s = frhsic.data.to_sensitive(table.select(names), kinds=kinds)
     w = None if weight is None else table.column(weight)
     with show_status("Fitting"), echo_warnings():
@@ -94,22 +95,6 @@ def repair(
         )
     echo(str(made))
     echo(f"Wrote {rows:,} rows to {output}: {', '.join(map(quote, [*kept, written]))}.")
-
-
-def _sample(source: Any, seed: int) -> pa.Table:
-    """Return the rows of a source, or about a million of them at random."""
-    import numpy as np
-    import pyarrow as pa
-
-    rows = source.rows
-    if rows is None:
-        rows = sum(batch.num_rows for batch in source)
-    if rows <= _MOST_ROWS:
-        return pa.Table.from_batches(list(source), source.schema)
-    rng = np.random.default_rng(seed)
-    share = _MOST_ROWS / rows
-    found = [batch.filter(pa.array(rng.random(batch.num_rows) < share)) for batch in source]
-    return pa.Table.from_batches(found, source.schema)
 
 
 def _transform(

@@ -26,7 +26,8 @@ from frhsic.inference.factors import AdjustedCurve as AdjustedCurve
 from frhsic.inference.factors import Carriers as Carriers
 from frhsic.inference.factors import ConditionalTestResult as ConditionalTestResult
 from frhsic.inference.factors import Factors as Factors
-from frhsic.inference.factors import adjusted_curve, carriers, conditional_independence_test
+from frhsic.inference.factors import Proxies as Proxies
+from frhsic.inference.factors import adjusted_curve, carriers, conditional_independence_test, proxies
 from frhsic.inference.factors import read_contributions as read_contributions
 from frhsic.inference.factors import read_factors as read_factors
 
@@ -42,5 +43,6 @@ __all__ = [
     "equivalence_test",
     "independence_test",
     "localized_profile",
+    "proxies",
     "region_test",
 ]

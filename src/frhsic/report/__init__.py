@@ -19,7 +19,8 @@ from frhsic.report._plots import (
     plot_profile,
     plot_transfer,
 )
-from frhsic.report._reasons import plot_adjusted, plot_carriers
+from frhsic.report._reasons import draw_proxies as draw_proxies
+from frhsic.report._reasons import plot_adjusted, plot_carriers, plot_proxies
 
 __all__ = [
     "plot_adjusted",
@@ -31,6 +32,7 @@ __all__ = [
     "plot_history",
     "plot_null",
     "plot_profile",
+    "plot_proxies",
     "plot_transfer",
     "render_report",
     "write_report",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,10 +10,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from frhsic._text import digits, join_words, percent, shown
 from frhsic.auditing import Attribute, Column
-from frhsic.inference import AdjustedCurve, Carriers
+from frhsic.inference import AdjustedCurve, Carriers, Proxies
 from frhsic.report._plots import CHANCE, MAIN, SECOND, draw_legend, escape_dollars, prepare_axes
 from frhsic.report._svg import Picture, draw_picture
 
@@ -107,6 +109,57 @@ def plot_carriers(carried: Carriers, *, labels: Sequence[str] = (), ax: Axes | N
     ax.set(xlabel=escape_dollars(shown(carried.attributes[0])), ylabel="added to the mean score")
     draw_legend(ax)
     return ax
+
+
+def plot_proxies(found: Proxies, *, most: int = 15, ax: Axes | None = None) -> Axes:
+    """Draw the dependence of each column on s, how well it predicts s, and what is lost without it.
+
+    Parameters
+    ----------
+    found : Proxies
+    most : int, default=15
+        Columns that are drawn, of the largest HSIC.
+    ax : Axes, optional
+        None makes a figure.
+
+    Examples
+    --------
+    >>> from frhsic.inference import proxies
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.normal(size=200)
+    >>> found = proxies({"tenure": age + rng.normal(size=200)}, {"age": age}, random_state=0)
+    >>> plot_proxies(found).get_xlabel()
+    'R^2 of age, and normalised HSIC'
+    """
+    ax = prepare_axes(ax)
+    rows = found.columns[:most]
+    places = np.arange(len(rows))
+    style: dict[str, Any] = {"height": 0.7, "color": MAIN, "alpha": 0.45, "label": "R^2, alone"}
+    ax.barh(places, [max(one.r2, 0.0) for one in rows], **style)
+    low, size, high = (
+        np.array([max(getattr(one, name), 0.0) for one in rows]) for name in ("hsic_low", "hsic", "hsic_high")
+    )
+    error = np.maximum([size - low, high - size], 0.0)
+    ax.errorbar(size, places, xerr=error, fmt="o", color="black", markersize=4, capsize=2.5, label="HSIC")
+    lost = [(k, max(one.lost, 0.0)) for k, one in enumerate(rows) if one.lost is not None]
+    ax.plot(
+        [x for _, x in lost], [k for k, _ in lost], "D", color=SECOND, label="lost without it and its like"
+    )
+    ax.axvline(max(found.r2, 0.0), color=CHANCE, linestyle="--", linewidth=1.2, label="all columns together")
+    ax.set_yticks(places, [escape_dollars(shown(one.column, 28)) for one in rows])
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_xlabel(f"R^2 of {escape_dollars(shown(found.attribute))}, and normalised HSIC")
+    draw_legend(ax)
+    return ax
+
+
+def draw_proxies(found: Proxies, form: str) -> bytes:
+    """Return the picture of :func:`plot_proxies` as a file of this form."""
+    figure = Figure(figsize=(6.4, 1.6 + 0.28 * min(15, len(found.columns))), layout="constrained")
+    plot_proxies(found, ax=figure.subplots())
+    file = io.BytesIO()
+    figure.savefig(file, format=form, dpi=150)
+    return file.getvalue()
 
 
 def reason_figures(found: Attribute, column: Column | None, key: str) -> Iterator[tuple[str, Picture]]:

@@ -11,11 +11,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.kernel_approximation import Nystroem
-from sklearn.model_selection import GroupKFold, KFold
-from sklearn.preprocessing import SplineTransformer, StandardScaler
 
 from frhsic._checks import ArgumentError
 from frhsic.inference.factors._columns import Factors, Floats, normal_scores
@@ -56,18 +51,20 @@ def cross_fit(
     groups: NDArray[np.int64] | None,
     regressor: Any,
     seed: int,
+    *,
+    maps: tuple[str, ...] | None = None,
 ) -> CrossFitted:
     """Return the residuals of targets by the learner that is best for each on other rows.
 
     Trees (or the given regressor) are tried on two folds of the targets ``leads``; where they win, all folds
-    of these and of those up to the next lead are predicted.
+    of these and of those up to the next lead are predicted. ``maps`` names the features of ridge regression.
     """
     folds = _folds(factors.x, groups, seed)
-    found = {name: _ridge(map_, targets, w, folds) for name, map_ in _maps(factors, seed).items()}
+    features = _maps(factors, seed, maps)
+    found = {name: _ridge(one, targets, w, folds) for name, one in features.items()}
     name = "boosted trees" if regressor is None else type(regressor).__name__
     fitted = Predicted(np.full_like(targets, np.nan), np.zeros(targets.shape[1]))
-    ends = (*leads[1:], targets.shape[1])
-    for lead, end in zip(leads, ends, strict=True):
+    for lead, end in zip(leads, (*leads[1:], targets.shape[1]), strict=False):  # no leads: no trees
         make = regressor if regressor is not None else _trees(seed)
         tried = np.concatenate(folds[:_TRIED])
         some = _predict(make, factors.x, targets[:, lead], w, folds[:_TRIED])[tried]
@@ -118,14 +115,19 @@ def check_left(explained: float, argument: str, what: str) -> None:
 
 def _folds(x: Floats, groups: NDArray[np.int64] | None, seed: int) -> list[NDArray[np.int64]]:
     """Return the rows of each fold; those of one group are in one fold."""
+    from sklearn.model_selection import GroupKFold, KFold
+
     if groups is None:
         return [held for _, held in KFold(_FOLDS, shuffle=True, random_state=seed).split(x)]
     splitter = GroupKFold(_FOLDS, shuffle=True, random_state=seed)
     return [held for _, held in splitter.split(x, groups=groups)]
 
 
-def _maps(factors: Factors, seed: int) -> dict[str, Floats]:
+def _maps(factors: Factors, seed: int, names: tuple[str, ...] | None) -> dict[str, Floats]:
     """Return features of the factors, which know nothing of the targets."""
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.preprocessing import StandardScaler
+
     x, numeric = factors.x, factors.numeric
     n, p = x.shape
     linear = StandardScaler().fit_transform(x)
@@ -145,6 +147,8 @@ def _maps(factors: Factors, seed: int) -> dict[str, Floats]:
     landmarks = min(_LANDMARKS, max(50, n // 5), n)
     found = {"linear": linear, "additive": np.hstack((base, *curves))}
     for name, width in _WIDTHS.items():
+        if names is not None and name not in names:
+            continue
         kernel = Nystroem(gamma=width / p, n_components=landmarks, random_state=seed)
         found[name] = np.hstack((base, kernel.fit_transform(placed)))
     return found
@@ -152,6 +156,8 @@ def _maps(factors: Factors, seed: int) -> dict[str, Floats]:
 
 def _curves(column: Floats) -> Floats:
     """Return splines of one column, of variance one."""
+    from sklearn.preprocessing import SplineTransformer, StandardScaler
+
     knots = "quantile" if len(np.unique(column)) > 3 * _KNOTS else "uniform"
     made = SplineTransformer(_KNOTS, knots=knots, include_bias=False).fit_transform(column[:, None])
     return np.asarray(StandardScaler().fit_transform(made[:, made.std(axis=0) > 1e-6]))
@@ -186,6 +192,8 @@ def _ridge(features: Floats, targets: Floats, w: Floats, folds: list[NDArray[np.
 
 
 def _trees(seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
     return HistGradientBoostingRegressor(
         max_iter=100, learning_rate=0.1, max_leaf_nodes=8, min_samples_leaf=20, random_state=seed
     )
@@ -194,6 +202,8 @@ def _trees(seed: int) -> Any:
 def _predict(
     regressor: Any, x: Floats, y: Floats, w: Floats, folds: list[NDArray[np.int64]]
 ) -> NDArray[np.float64]:
+    from sklearn.base import clone
+
     found = np.full_like(y, np.nan)
     weighted = not np.all(w == w[0])
     for held in folds:
