@@ -53,7 +53,8 @@ def check_commands():
             file.write(",".join(map(str, row)) + "\n")
     commands = re.findall(r"^  ([a-z]+)  ", frhsic("--help").split("Commands:")[1], re.MULTILINE)
     # A new command must be run below, too.
-    assert sorted(commands) == ["audit", "datasets", "frontier", "predict", "proxies", "repair", "train"], commands
+    known = ["audit", "datasets", "frontier", "predict", "proxies", "repair", "train"]
+    assert sorted(commands) == known, commands
     for name in commands:
         assert "--help" in frhsic(name, "--help")
     installed = subprocess.run(["frhsic", "--version"], capture_output=True, text=True)

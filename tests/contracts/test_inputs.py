@@ -239,6 +239,7 @@ def test_an_audit_notes_codes_in_score_sensitive_columns_and_outcome():
 # Arguments with one entry for each row, in the order in which functions name them.
 ROW_ARGUMENTS = (
     "scores",
+    "contributions",
     "y_pred",
     "X",
     "z",
@@ -306,6 +307,9 @@ def test_indexes_with_the_same_labels_in_another_order_are_an_error(call, first,
         arguments["s"] = table["a"].to_numpy()
     elif "sensitive_features" in inspect.signature(call).parameters and other != "sensitive_features":
         arguments["sensitive_features"] = table["a"].to_numpy()
+    given = inspect.signature(call).parameters.get("given")
+    if given is not None and given.default is inspect.Parameter.empty and other != "given":
+        arguments["given"] = {"x": table["a"].to_numpy()}
     if "region" in inspect.signature(call).parameters:
         arguments["region"] = table["b"].to_numpy() == 1
     if "y" in inspect.signature(call).parameters and other != "y":

@@ -35,16 +35,28 @@ from frhsic.auditing import (
     Transfer,
     audit,
 )
-from frhsic.inference import Curve, DecisionGaps, Interval, Profile, TestResult
+from frhsic.inference import (
+    Curve,
+    DecisionGaps,
+    Interval,
+    Profile,
+    TestResult,
+    adjusted_curve,
+    carriers,
+    proxies,
+)
 from frhsic.inference.bounds import Certificate, certify
 from frhsic.report import (
+    plot_adjusted,
     plot_bounds,
+    plot_carriers,
     plot_curve,
     plot_decision_gaps,
     plot_frontier,
     plot_history,
     plot_null,
     plot_profile,
+    plot_proxies,
     plot_transfer,
     render_report,
     write_report,
@@ -546,7 +558,15 @@ def drawn(certificate: Certificate) -> dict[str, Any]:
         {"epoch": i, "loss": 1 / (i + 1), "penalty": 0.1, "validation_loss": 0.5, "validation_penalty": None}
         for i in range(4)
     ]
+    g = np.random.default_rng(0)
+    age, x = g.normal(size=(2, 200))
+    adjusted = adjusted_curve(x, {"age": age}, given={"x": x + g.normal(size=200)}, random_state=0)
+    carried = carriers({"a": age, "b": x}, {"age": age}, random_state=0, n_draws=99)
+    found = proxies({"a": age + x, "b": x}, {"age": age}, random_state=0)
     return {
+        "plot_adjusted": lambda ax: plot_adjusted(adjusted, ax=ax),
+        "plot_carriers": lambda ax: plot_carriers(carried, ax=ax),
+        "plot_proxies": lambda ax: plot_proxies(found, ax=ax),
         "plot_bounds": lambda ax: plot_bounds(certificate, ax=ax),
         "plot_curve": lambda ax: plot_curve(a_curve("age", ages), ax=ax),
         "plot_decision_gaps": lambda ax: plot_decision_gaps(gaps, thresholds=[0.5], ax=ax),

@@ -148,6 +148,7 @@ def plot_proxies(found: Proxies, *, most: int = 15, ax: Axes | None = None) -> A
     ax.axvline(max(found.r2, 0.0), color=CHANCE, linestyle="--", linewidth=1.2, label="all columns together")
     ax.set_yticks(places, [escape_dollars(shown(one.column, 28)) for one in rows])
     ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_ylabel("column")
     ax.set_xlabel(f"R^2 of {escape_dollars(shown(found.attribute))}, and normalised HSIC")
     draw_legend(ax)
     return ax

@@ -153,9 +153,14 @@ def carriers(
     (('income', 'zip'), [0.75, 0.25])
     """
     options = IntervalOptions.read(confidence_level, n_draws, random_state)
+    check_aligned(
+        contributions=contributions,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+        groups=groups,
+    )
     names, phi = _read(contributions, inputs)
     total = phi.sum(axis=1)
-    check_aligned(contributions=contributions, sensitive_features=sensitive_features)
     if np.ptp(total) == 0.0:
         raise ArgumentError("contributions", "have a sum that varies", "a constant", "Pass those of a model.")
     rows = Observations.read(total, sensitive_features, sample_weight, groups, min_rows=20, one_column=True)

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from frhsic._checks import ArgumentError
+from frhsic.data import check_aligned
 from frhsic.inference._question import IntervalOptions, Observations, check_one_column
 from frhsic.inference._results import Interval
 from frhsic.inference.factors._columns import (
@@ -185,6 +186,9 @@ class _Question(NamedTuple):
     ) -> _Question:
         if s is None:
             raise ArgumentError("sensitive_features", "be the sensitive columns", None, "Pass them.")
+        check_aligned(
+            scores=scores, sensitive_features=s, given=given, sample_weight=sample_weight, groups=groups
+        )
         rows = Observations.read(scores, s, sample_weight, groups, min_rows=_FEWEST, one_column=True)
         factors = read_factors(given, len(rows))
         generator = IntervalOptions.read(0.95, 999, random_state).generator
