@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks._record import Runs, write_section
 from benchmarks._simulate import Array, Task, chunks, draws_of, least, most, opened, rng, spread
 from frhsic.inference import adjusted_curve, conditional_independence_test
-from frhsic.inference.factors import _conditional as inner
+from frhsic.inference.factors import find_residuals
 
 LEVEL = 0.05
 SIZES = {500: 1_000, 2_000: 1_000, 10_000: 300}
@@ -110,24 +110,26 @@ def test_null(task: Task, draw: int) -> dict[str, float]:
     mean, of_s = NULLS[design](x)
     noise = generator.normal(size=(2, n))
     f, s = observe(design, mean + noise[0], of_s + noise[1])
-    question = inner._Question.read(f, {"s": s}, x, None, None, draw)
-    fit = inner._fit(question, inner._DEGREE, None)
-    found = inner._test(question, fit)
+    fit = find_residuals(f, {"s": s}, x, draw)
     if design == "integer age":
         latent = mean[:, None] + _NODES
         lead = (1.0 / (1.0 + np.exp(-latent))) @ _SHARES
     else:
         lead = mean
     true = np.column_stack(
-        ((lead - f.mean()) / f.std(), expected(design, mean, 0, 3), expected(design, of_s, 1, inner._DEGREE))
+        (
+            (lead - f.mean()) / f.std(),
+            expected(design, mean, 0, 3),
+            expected(design, of_s, 1, fit.targets.shape[1] - fit.of_score),
+        )
     )
-    predicted = fit.targets - fit.crossed.residuals
-    errors = ((predicted - true) ** 2).mean(axis=0) / fit.crossed.residuals.var(axis=0)
+    predicted = fit.targets - fit.residuals
+    errors = ((predicted - true) ** 2).mean(axis=0) / fit.residuals.var(axis=0)
     return {
-        "pvalue": found.pvalue,
+        "pvalue": fit.test.pvalue,
         "error": float(n * errors[0] * errors[fit.of_score]),
-        "estimate": found.error,
-        "warned": float(bool(found.warnings)),
+        "estimate": fit.test.error,
+        "warned": float(bool(fit.test.warnings)),
     }
 
 

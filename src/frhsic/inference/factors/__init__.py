@@ -9,6 +9,7 @@ from frhsic.inference.factors._conditional import adjusted_curve as adjusted_cur
 from frhsic.inference.factors._conditional import (
     conditional_independence_test as conditional_independence_test,
 )
+from frhsic.inference.factors._conditional import find_residuals as find_residuals
 from frhsic.inference.factors._proxies import MOST_ROWS as MOST_ROWS
 from frhsic.inference.factors._proxies import Proxies as Proxies
 from frhsic.inference.factors._proxies import Proxy as Proxy

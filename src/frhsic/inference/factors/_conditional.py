@@ -164,6 +164,22 @@ def adjusted_curve(
     return _curve(question, fit, options)
 
 
+class Residuals(NamedTuple):
+    """Features of the score (the score itself first) and then of s, and what the factors leave of them."""
+
+    targets: Floats
+    residuals: Floats
+    of_score: int
+    test: ConditionalTestResult
+
+
+def find_residuals(scores: object, s: object, given: object, random_state: object) -> Residuals:
+    """Return the result of :func:`conditional_independence_test`, and what it is made of."""
+    question = _Question.read(scores, s, given, None, None, random_state)
+    fit = _fit(question, _DEGREE, None)
+    return Residuals(fit.targets, fit.crossed.residuals, fit.of_score, _test(question, fit))
+
+
 class _Question(NamedTuple):
     """Rows, factors and weights of one question."""
 
