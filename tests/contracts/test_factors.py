@@ -405,6 +405,8 @@ def test_proxies_of_labels_and_of_many_rows():
     assert found.n == 20_000
     assert "random subsample of 20,000 of 21,000" in str(found)
     assert found.columns[0].r2 == pytest.approx(0.2, abs=0.03)
+    with pytest.raises(ArgumentError, match="have a column that varies"):
+        proxies({"same": np.ones(200)}, np.arange(200.0))
 
 
 def test_proxies_from_a_shell(people, tmp_path, monkeypatch, capsys):

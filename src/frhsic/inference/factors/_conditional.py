@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from frhsic._checks import ArgumentError
+from frhsic._text import join_words
 from frhsic.data import check_aligned
 from frhsic.inference._question import IntervalOptions, Observations, check_one_column
 from frhsic.inference._results import Interval
@@ -32,7 +33,7 @@ from frhsic.inference.factors._columns import (
     sensitive_features,
 )
 from frhsic.inference.factors._learning import CrossFitted, check_left, cross_fit
-from frhsic.inference.factors._results import AdjustedCurve, ConditionalTestResult, join
+from frhsic.inference.factors._results import AdjustedCurve, ConditionalTestResult
 from frhsic.numerics._threads import one_thread
 
 _DEGREE: Final = 4  # of the polynomials of s in the test
@@ -393,7 +394,7 @@ def _curve(question: _Question, fit: _Fit, options: IntervalOptions) -> Adjusted
         high=tuple((h + reach).tolist()),
         unadjusted=tuple(seen["unadjusted"][0].tolist()),
         mass=tuple(mass.tolist()),
-        gap=make_interval("adjusted", f"Mean gap at equal {join(factors)}"),
+        gap=make_interval("adjusted", f"Mean gap at equal {join_words(factors)}"),
         unadjusted_gap=make_interval("unadjusted", "Mean gap"),
         test=_test(question, fit),
         confidence_level=options.confidence_level,

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from frhsic._checks import ArgumentError
 from frhsic._progress import Progress
 from frhsic._text import number
 from frhsic.data import Sensitive, check_aligned, read_blocks, take_rows, to_generator, to_sensitive
@@ -176,6 +177,8 @@ def proxies(
         found.append(_Column(name, factors, _order(factors, features[:, 0])))
     if constant:
         notes += (f"{len(constant)} columns do not vary, or hold nothing, and are left out.",)
+    if not found:
+        raise ArgumentError("X", "have a column that varies", "none", "Pass other columns.")
     groups = _group(found)
     singles: list[dict[str, Any]] = []
     chosen = torch.randperm(n, generator=generator)[:_PAIRS]

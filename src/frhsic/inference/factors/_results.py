@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frhsic._text import number, percent
+from frhsic._text import join_words, number, percent
 from frhsic.inference._results import Interval, Result
 
 # Estimates of n times error times error are up to three times what it is; up to 0.1 of that the level held in
 # all simulations.
 ENOUGH = 0.5
-
-
-def join(names: Sequence[str]) -> str:
-    """Return "income, tenure and sex"."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 @dataclass(frozen=True)
@@ -71,7 +64,7 @@ class ConditionalTestResult(Result):
         return tuple(found)
 
     def __str__(self) -> str:
-        s, factors = join(self.attributes), join(self.factors)
+        s, factors = join_words(self.attributes), join_words(self.factors)
         text = (
             f"Dependence on {s} given {factors}: p = {number(self.pvalue)} by products of residuals (level "
             f"for large n, n = {self.n:,}). The factors explain {percent(max(self.explained_score, 0.0))} of "
@@ -136,7 +129,7 @@ class AdjustedCurve(Result):
         level, gap = percent(self.confidence_level), self.gap
         text = (
             f"The mean score differs by {number(self.unadjusted_gap.estimate)} along {self.attributes[0]} on "
-            f"average; {number(gap.estimate)} at equal {join(self.factors)} ({level} interval "
+            f"average; {number(gap.estimate)} at equal {join_words(self.factors)} ({level} interval "
             f"[{number(gap.low)}, {number(gap.high)}], n = {self.n:,}). Target: {self.target}. Not a causal "
             f"effect unless nothing else moves both the score and {self.attributes[0]}."
         )
