@@ -257,6 +257,17 @@ def test_what_cannot_be_asked_is_a_sentence():
         adjusted_curve(score, {**s, "b": score}, given=given)
 
 
+@pytest.mark.parametrize("call", [conditional_independence_test, adjusted_curve])
+def test_the_same_seed_gives_the_same_result_and_inputs_stay_as_they_are(call):
+    score, s, given = table(300)
+    before = score.copy(), s["age"].copy(), given["income"].copy()
+    one, again = (call(score, s, given=given, random_state=3) for _ in range(2))
+    assert one.to_dict() == again.to_dict()
+    assert json.loads(json.dumps(one.to_dict())) == one.to_dict()
+    for old, new in zip(before, (score, s["age"], given["income"]), strict=True):
+        assert (old == new).all()
+
+
 # Carriers
 
 

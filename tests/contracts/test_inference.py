@@ -51,10 +51,14 @@ OF_DATA = {
     "localized_profile": {"n_permutations": 19},
     "worst_case_head": {"dependence": FIXED},
 }
-# Functions of numbers or of a region, tested beside their formulas.
+# Functions of numbers, of a region, or of more columns (test_factors.py), tested beside their formulas.
 OF_NUMBERS = {
+    "adjusted_curve",
+    "carriers",
+    "conditional_independence_test",
     "linear_complexity",
     "network_complexity",
+    "proxies",
     "region_test",
     "sampled_complexity",
     "uniform_bound",
