@@ -418,6 +418,9 @@ def test_proxies_of_labels_and_of_many_rows():
     assert found.columns[0].r2 == pytest.approx(0.2, abs=0.03)
     with pytest.raises(ArgumentError, match="have a column that varies"):
         proxies({"same": np.ones(200)}, np.arange(200.0))
+    # One bad cell is an error, and not a column that is said not to vary.
+    with pytest.raises(ArgumentError, match="be finite in column 'x'"):
+        proxies({"x": np.where(np.arange(200) == 3, np.inf, 1.0)}, np.arange(200.0))
 
 
 def test_proxies_from_a_shell(people, tmp_path, monkeypatch, capsys):

@@ -288,7 +288,7 @@ def _check_decisions(settings: Settings, width: int) -> None:
     names = ("thresholds", "regions", "factors", "contributions")
     for name, asked in ((one, getattr(settings, one)) for one in names):
         if asked is not None and len(asked) and width > 1:
-            must = "come with one score: a representation is none"
+            must = "come with one score, not with a representation"
             shown = "given" if name == "factors" else name
             raise ArgumentError(shown, must, f"{width} columns", "Leave it out, or pass one score.")
 

@@ -66,10 +66,8 @@ def _explained(one: AdjustedCurve, score: Column) -> str:
     if one.gap.low > 0.0:
         text += f"{after} {unit} remain ({share} interval {low} to {high})."
     else:
-        text += (
-            f"no gap is shown ({after} {unit}, {share} interval {low} to {high}), which is no evidence of "
-        )
-        text += "none."
+        text += f"no gap is shown ({after} {unit}, {share} interval {low} to {high})"
+        text += ", which is no evidence of none."
     test = one.test
     text += f" A test of any dependence at equal {factors}: p = {number(test.pvalue)}."
     if one.shows_interaction:

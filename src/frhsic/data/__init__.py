@@ -28,6 +28,7 @@ from frhsic.data._labels import check_kept as check_kept
 from frhsic.data._labels import split_labels as split_labels
 from frhsic.data._random import to_generator as to_generator
 from frhsic.data._reading import read_blocks as read_blocks
+from frhsic.data._reading import read_columns as read_columns
 from frhsic.data._reading import wrap_native as wrap_native
 from frhsic.data._sensitive import Kind as Kind
 from frhsic.data._sensitive import Label as Label

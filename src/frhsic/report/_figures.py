@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from frhsic._text import digits, number, percent, shown
 from frhsic.auditing import Attribute, Audit, Column, Outcome, Representation
-from frhsic.inference import Curve, Profile
+from frhsic.inference import AdjustedCurve, Carriers, Curve, Profile
 from frhsic.inference.bounds import Certificate
 from frhsic.report._plots import (
     plot_bounds,
@@ -24,7 +24,7 @@ from frhsic.report._plots import (
 from frhsic.report._svg import INK, Picture, draw_picture
 from frhsic.report._tables import MOST_LABELS
 
-_Along = TypeVar("_Along", Curve, Profile)
+_Along = TypeVar("_Along", Curve, Profile, AdjustedCurve, Carriers)
 
 
 def attribute_figures(found: Attribute, column: Column | None, key: str, audit: Audit) -> Iterator[Picture]:
@@ -130,7 +130,7 @@ def bounds_figure(certificate: Certificate) -> Picture:
     )
 
 
-def _select(found: _Along, column: Column) -> tuple[list[int], str]:
+def select_points(found: _Along, column: Column) -> tuple[list[int], str]:
     """Return the points to draw, and a remark where some are left out."""
     every, visible = list(range(len(found.points))), column.visible(found.points)
     if column.kind != "categorical":
@@ -145,7 +145,8 @@ def _select(found: _Along, column: Column) -> tuple[list[int], str]:
     return kept, f" Drawn are the {len(kept)} most frequent of {len(every)} labels."
 
 
-def _subset(found: _Along, rows: list[int], *fields: str) -> _Along:
+def take_points(found: _Along, rows: list[int], *fields: str) -> _Along:
+    """Return some of the points."""
     values: dict[str, Any] = {field: tuple(getattr(found, field)[i] for i in rows) for field in fields}
     return replace(found, **values)
 
@@ -170,8 +171,8 @@ def _curve_figure(
     *,
     zero: bool = False,
 ) -> Picture:
-    rows, remark = _select(curve, column)
-    part = _subset(curve, rows, "points", "mean", "low", "high", "mass")
+    rows, remark = select_points(curve, column)
+    part = take_points(curve, rows, "points", "mean", "low", "high", "mass")
     categorical = column.kind == "categorical"
 
     def draw(ax: Axes) -> None:
@@ -199,8 +200,8 @@ def _curve_figure(
 
 
 def _profile_figure(profile: Profile, column: Column, key: str, claimed: bool) -> Picture:
-    rows, remark = _select(profile, column)
-    part = _subset(profile, rows, "points", "contrast", "chance", "mass")
+    rows, remark = select_points(profile, column)
+    part = take_points(profile, rows, "points", "contrast", "chance", "mass")
     peak = max(rows, key=profile.contrast.__getitem__)
     title = f"Where along {shown(column.name)} the distribution differs"
     limit = "grey marks" if column.kind == "categorical" else "dashed limit"

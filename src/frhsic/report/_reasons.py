@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from frhsic._text import digits, join_words, percent, shown
 from frhsic.auditing import Attribute, Column
 from frhsic.inference import AdjustedCurve, Carriers, Proxies
+from frhsic.report._figures import select_points, take_points
 from frhsic.report._plots import CHANCE, MAIN, SECOND, draw_legend, escape_dollars, prepare_axes
 from frhsic.report._svg import Picture, draw_picture
 
@@ -170,10 +171,8 @@ def reason_figures(found: Attribute, column: Column | None, key: str) -> Iterato
     s, labels = shown(column.name), column.labels
     one = found.explained
     if one is not None:
-        rows = column.visible(one.points) or range(len(one.points))
-        fields = ("points", "mean", "low", "high", "unadjusted", "mass")
-        some: dict[str, Any] = {name: tuple(getattr(one, name)[i] for i in rows) for name in fields}
-        one = replace(one, **some)
+        rows, remark = select_points(one, column)
+        one = take_points(one, rows, "points", "mean", "low", "high", "unadjusted", "mass")
         factors = join_words([shown(name) for name in one.factors], 3)
         title = f"Mean score along {s} at equal {factors}"
         other = "Diamonds" if labels else "Dashed"
@@ -187,17 +186,14 @@ def reason_figures(found: Attribute, column: Column | None, key: str) -> Iterato
                 f"{digits(one.gap.estimate)} at equal {factors}, between {digits(one.gap.low)} and "
                 f"{digits(one.gap.high)}.",
                 caption=f"{title}, less its average, with a band for the whole curve. {other}: the same "
-                f"without holding {factors} equal. Not a causal effect.",
+                f"without holding {factors} equal. Not a causal effect.{remark}",
             ),
         )
     carried = found.carried
     if carried is not None:
-        rows = column.visible(carried.points) or range(len(carried.points))
-        kept: dict[str, Any] = {
-            name: tuple(getattr(carried, name)[i] for i in rows) for name in ("points", "mass", "whole")
-        }
-        kept["parts"] = tuple(tuple(part[i] for i in rows) for part in carried.parts)
-        carried = replace(carried, **kept)
+        rows, remark = select_points(carried, column)
+        parts = tuple(tuple(part[i] for i in rows) for part in carried.parts)
+        carried = replace(take_points(carried, rows, "points", "mass", "whole"), parts=parts)
         title = f"What each input adds along {s}"
         shares = "; ".join(
             f"{shown(name)}: {digits(share)}"
@@ -212,6 +208,6 @@ def reason_figures(found: Attribute, column: Column | None, key: str) -> Iterato
                 description=f"Shares of the mean gap: {shares}.",
                 caption=f"{title}, less its average, on the scale on which contributions add up. Inputs "
                 "are stacked; the line is their sum. A share is no remedy: without an input a model may "
-                "learn the same from others.",
+                f"learn the same from others.{remark}",
             ),
         )

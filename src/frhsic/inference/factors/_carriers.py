@@ -19,13 +19,13 @@ from scipy.special import ndtri
 
 from frhsic._checks import ArgumentError
 from frhsic._text import number, percent
-from frhsic.data import check_aligned, read_blocks
+from frhsic.data import check_aligned, read_columns
 from frhsic.dependence import GDP
 from frhsic.inference._curve import cell_medians, conditional_curve
 from frhsic.inference._intervals import confidence_interval
 from frhsic.inference._question import IntervalOptions, Observations, check_one_column
 from frhsic.inference._results import Curve, Interval, Result, frame
-from frhsic.inference.factors._columns import Floats
+from frhsic.inference.factors._columns import Floats, sum_by_unit
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._threads import one_thread
 
@@ -209,7 +209,7 @@ def carriers(
 
 def read_contributions(contributions: object, n_rows: int | None = None) -> dict[str, Floats]:
     """Return the contributions of each input."""
-    blocks = [column for block in read_blocks(contributions, "contributions") for column in block.columns()]
+    blocks = read_columns(contributions, "contributions")
     blocks[0].check_rows(n_rows, "scores")
     names = [f"x{j}" if block.name is None else block.name for j, block in enumerate(blocks)]
     return {name: block.to_numbers() for name, block in zip(names, blocks, strict=True)}
@@ -246,10 +246,7 @@ def _shares(
         return np.full_like(each, np.nan), np.full_like(each, np.nan)
     share = each / total
     influence = w[:, None] * (products - products.sum(axis=1)[:, None] * share) / total
-    if rows.groups is not None:
-        summed = np.zeros((rows.n_units, influence.shape[1]))
-        np.add.at(summed, rows.groups.numpy(), influence)
-        influence = summed
+    influence = sum_by_unit(influence, None if rows.groups is None else rows.groups.numpy(), rows.n_units)
     return share, ndtri(0.5 * (1.0 + confidence_level)) * np.sqrt((influence**2).sum(axis=0))
 
 

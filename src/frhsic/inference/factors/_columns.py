@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from frhsic._checks import ArgumentError
-from frhsic.data import Sensitive, read_blocks
+from frhsic.data import Sensitive, read_columns
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -30,19 +30,26 @@ class Factors(NamedTuple):
         return self._replace(x=self.x[rows])
 
 
-def read_factors(given: object, n_rows: int, *, argument: str = "given") -> Factors:
-    """Return the columns of a frame, dict or array as numbers; missing entries get an indicator."""
+def read_factors(
+    given: object, n_rows: int, *, argument: str = "given", allow_constant: bool = False
+) -> Factors:
+    """Return the columns of a frame, dict or array as numbers; missing entries get an indicator.
+
+    With ``allow_constant`` columns that hold nothing, or one value, may be all that there is.
+    """
     if isinstance(given, Factors):
         return given
     if given is None:
         fix = "Pass a frame or dict of columns, such as {'income': income}."
         raise ArgumentError(argument, "be the factors that are held equal", None, fix)
-    blocks = [column for block in read_blocks(given, argument) for column in block.columns()]
+    blocks = read_columns(given, argument)
     blocks[0].check_rows(n_rows, "scores")
     names, parts, owner, numeric = [], [], [], []
     for j, block in enumerate(blocks):
         names.append(f"x{j}" if block.name is None else block.name)
         settled, missing = block.settle_gaps()
+        if missing.all() and allow_constant:
+            continue
         if missing.all():
             fix = "Leave the column out."
             raise ArgumentError(argument, f"hold a value{block.place}", "none", fix)
@@ -52,6 +59,8 @@ def read_factors(given: object, n_rows: int, *, argument: str = "given") -> Fact
         parts += kept
         owner += [j] * len(kept)
         numeric += [is_number and k == 0 for k in range(len(kept))]
+    if not parts and allow_constant:
+        parts = [np.empty((n_rows, 0))]
     if not parts:
         raise ArgumentError(argument, "have a column that varies", "constants", "Pass other columns.")
     return Factors(tuple(names), np.column_stack(parts), np.array(owner), np.array(numeric))
@@ -72,6 +81,15 @@ def _labels(block: Any, missing: NDArray[np.bool_]) -> list[Floats]:
     if len(order) > _MOST_LABELS:
         found.append(np.isin(code, order[_MOST_LABELS:]).astype(np.float64))
     return [*found, missing.astype(np.float64)] if missing.any() else found
+
+
+def sum_by_unit(x: Floats, groups: NDArray[np.int64] | None, n_units: int) -> Floats:
+    """Return rows summed within groups; the rows where there are none."""
+    if groups is None:
+        return x
+    found = np.zeros((n_units, x.shape[1]))
+    np.add.at(found, groups, x)
+    return found
 
 
 def middle_ranks(x: Floats, w: Floats) -> Floats:

@@ -31,6 +31,7 @@ from frhsic.inference.factors._columns import (
     polynomials,
     read_factors,
     sensitive_features,
+    sum_by_unit,
 )
 from frhsic.inference.factors._learning import CrossFitted, check_left, cross_fit
 from frhsic.inference.factors._results import AdjustedCurve, ConditionalTestResult
@@ -227,11 +228,7 @@ class _Question(NamedTuple):
 
     def sum_units(self, x: Floats) -> Floats:
         """Return rows summed within groups."""
-        if self.groups is None:
-            return x
-        found = np.zeros((self.n_units, x.shape[1]))
-        np.add.at(found, self.groups, x)
-        return found
+        return sum_by_unit(x, self.groups, self.n_units)
 
 
 class _Fit(NamedTuple):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from frhsic._checks import ArgumentError
 from frhsic._progress import Progress
 from frhsic._text import number
-from frhsic.data import Sensitive, check_aligned, read_blocks, take_rows, to_generator, to_sensitive
+from frhsic.data import Sensitive, check_aligned, read_columns, take_rows, to_generator, to_sensitive
 from frhsic.inference._intervals import confidence_interval
 from frhsic.inference._question import check_one_column
 from frhsic.inference._results import Result, frame
@@ -151,7 +151,7 @@ def proxies(
     """
     check_aligned(X=X, sensitive_features=sensitive_features)
     generator = to_generator(random_state)
-    blocks = [column for block in read_blocks(X, "X") for column in block.columns()]
+    blocks = read_columns(X, "X")
     n = len(blocks[0].array)
     s = to_sensitive(sensitive_features, n_rows=n, min_rows=100)
     check_one_column(s, "search of proxies")
@@ -160,7 +160,7 @@ def proxies(
     if n > MOST_ROWS:
         notes = (f"A random subsample of {MOST_ROWS:,} of {n:,} rows was used.",)
         rows, X = rows[:MOST_ROWS], take_rows(X, rows[:MOST_ROWS].numpy())
-        blocks = [column for block in read_blocks(X, "X") for column in block.columns()]
+        blocks = read_columns(X, "X")
         s = s[rows]
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     n = len(s)
@@ -169,9 +169,8 @@ def proxies(
     constant = []
     for j, block in enumerate(blocks):
         name = f"x{j}" if block.name is None else block.name
-        try:
-            factors = read_factors({name: block.array}, n, argument="X")
-        except ValueError:
+        factors = read_factors({name: block.array}, n, argument="X", allow_constant=True)
+        if not factors.x.shape[1]:
             constant.append(name)
             continue
         found.append(_Column(name, factors, _order(factors, features[:, 0])))
