@@ -64,7 +64,8 @@ def _explained(one: AdjustedCurve, score: Column) -> str:
     share = percent(one.confidence_level)
     text = f"The mean score differs by {before} {unit} along {s} on average; at equal {factors} "
     if one.gap.low > 0.0:
-        text += f"{after} {unit} remain ({share} interval {low} to {high})."
+        verb = "remain" if one.gap.estimate <= one.unadjusted_gap.estimate else "are shown"
+        text += f"{after} {unit} {verb} ({share} interval {low} to {high})."
     else:
         text += f"no gap is shown ({after} {unit}, {share} interval {low} to {high})"
         text += ", which is no evidence of none."
