@@ -32,7 +32,8 @@ boosting.lightgbm_objective boosting.xgboost_objective boosting.FRHSICBoostingCl
 boosting.FRHSICBoostingClassifier estimators.FRHSICClassifier repair.ScoreRepair
 inference.conditional_independence_test inference.adjusted_curve inference.independence_test
 inference.adjusted_curve report.plot_adjusted inference.conditional_curve
-inference.carriers report.plot_carriers inference.proxies report.plot_proxies
+inference.carriers report.plot_carriers inference.proxies report.plot_proxies selection.retrain_without
+selection.retrain_without inference.carriers boosting.FRHSICBoostingClassifier
 repair.ScoreRepair repair.RepairedModel selection.FrontierSearch
 selection.FrontierSearch selection.Point selection.pareto_front selection.naup selection.matched_point
 selection.knee selection.lowest_dependence selection.lowest_dependence_within

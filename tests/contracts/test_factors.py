@@ -4,19 +4,23 @@ import json
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
-from frhsic import HSICSketch, audit
+from frhsic import FRHSICClassifier, HSICSketch, audit
 from frhsic._checks import ArgumentError
+from frhsic.boosting import FRHSICBoostingClassifier
 from frhsic.cli import run
 from frhsic.data import to_sensitive
 from frhsic.inference import adjusted_curve, carriers, conditional_independence_test, proxies
 from frhsic.inference.factors import _conditional as conditional
 from frhsic.inference.factors import _learning as learning
 from frhsic.inference.factors._columns import polynomials, read_factors, sensitive_features
+from frhsic.metrics import generalized_demographic_parity
 from frhsic.report import plot_adjusted, plot_carriers, render_report
+from frhsic.selection import retrain_without
 
 
 def table(n=1_500, seed=0, own=0.0, through=1.0):
@@ -354,6 +358,105 @@ def test_contributions_of_boosted_trees_sum_to_their_score():
     assert found.share[0] > 0.9
 
 
+def test_contributions_of_xgboost_sum_to_their_score_in_float32():
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    age = rng.integers(20, 70, 1_500).astype(float)
+    x = pd.DataFrame({"income": age / 10.0 + rng.normal(size=1_500), "other": rng.normal(size=1_500)})
+    y = rng.random(1_500) < 1.0 / (1.0 + np.exp(4.5 - x["income"] - x["other"]))
+    rows = xgboost.DMatrix(x, y)
+    booster = xgboost.train({"objective": "binary:logistic", "nthread": 1}, rows, 20)
+    phi = booster.predict(rows, pred_contribs=True)
+    assert phi.dtype == np.float32
+    found = carriers(pd.DataFrame(phi, columns=[*x, "bias"]), {"age": age}, random_state=0)
+    exact = carriers({"all": phi.astype(np.float64).sum(axis=1)}, {"age": age}, random_state=0)
+    margin = carriers({"all": booster.predict(rows, output_margin=True)}, {"age": age}, random_state=0)
+    np.testing.assert_allclose(found.whole, exact.whole, atol=1e-12)
+    np.testing.assert_allclose(found.whole, margin.whole, atol=1e-5)
+    assert sum(found.share) == pytest.approx(1.0, abs=1e-12)
+    assert found.inputs[0] == "income"
+
+
+# Training again without inputs
+
+
+def frames_of(x):
+    return [x, x.to_numpy(), pl.from_pandas(x)]
+
+
+def test_a_twin_takes_the_place_of_what_is_removed():
+    rng = np.random.default_rng(0)
+    age = rng.integers(20, 70, 3_000).astype(float)
+    tenure = age / 10.0 + rng.normal(size=3_000)
+    x = pd.DataFrame({"tenure": tenure, "twin": tenure + 0.01 * rng.normal(size=3_000)})
+    x["other"] = rng.normal(size=3_000)
+    y = tenure + x["other"] + rng.normal(size=3_000)
+    for table in frames_of(x):
+        names = ["x0", "x1"] if isinstance(table, np.ndarray) else ["tenure", "twin"]
+        found = retrain_without(
+            LinearRegression(), table, y, sensitive_features={"age": age}, inputs=names, random_state=0
+        )
+        assert found.removed == ((), (names[0],), tuple(names))
+        whole, one, both = (gap.estimate for gap in found.gap)
+        assert one == pytest.approx(whole, rel=0.02)  # the same from its twin
+        assert both < 0.1 * whole
+        assert found.performance[2] < found.performance[0] - 0.2
+    # By hand: the same held-out rows, the same model.
+    held = (x[:1_000], y[:1_000], {"age": age[:1_000]})
+    found = retrain_without(
+        LinearRegression(), x[1_000:], y[1_000:], sensitive_features={"age": age[1_000:]},
+        inputs=[["tenure", "twin"]], validation=held, random_state=0,
+    )  # fmt: skip
+    model = LinearRegression().fit(x[["other"]][1_000:], y[1_000:])
+    gap = generalized_demographic_parity(
+        None, model.predict(x[["other"]][:1_000]), sensitive_features=age[:1_000]
+    )
+    assert found.gap[1].estimate == pytest.approx(gap)
+    assert found.performance[1] == pytest.approx(model.score(x[["other"]][:1_000], y[:1_000]))
+    assert list(found.to_frame()["removed"]) == ["", "tenure, twin"]
+    assert "without tenure and twin" in str(found)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FRHSICBoostingClassifier(lam=0, n_estimators=20, random_state=0),
+        lambda: FRHSICClassifier(
+            encoder=torch.nn.Identity(), lam=0, epochs=60, learning_rate=0.01, random_state=0
+        ),
+        lambda: LogisticRegression(),
+    ],
+    ids=["trees", "linear", "scikit-learn"],
+)
+def test_models_of_this_package_are_trained_again(make):
+    pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(1)
+    age = rng.integers(20, 70, 2_000).astype(float)
+    x = pd.DataFrame({"tenure": age / 10.0 + rng.normal(size=2_000), "other": rng.normal(size=2_000)})
+    y = (rng.random(2_000) < 1.0 / (1.0 + np.exp(4.5 - x["tenure"] - x["other"]))).astype(int)
+    found = retrain_without(
+        make(), x, y, sensitive_features=pd.Series(age, name="age"), inputs=["tenure"], random_state=0
+    )
+    assert found.measure == "accuracy"
+    assert found.gap[1].estimate < 0.5 * found.gap[0].estimate
+    assert found.gap[0].low > 0.0
+
+
+def test_what_cannot_be_removed_is_a_sentence():
+    x, y = np.random.default_rng(0).normal(size=(200, 2)), np.arange(200.0)
+    for inputs, match in [
+        ("x0", "name the columns to remove"),
+        ([], "name the columns to remove"),
+        (["income"], "name columns of 'X', each once"),
+        (["x0", "x0"], "one twice"),
+        (["x0", "x1"], "leave a column"),
+    ]:
+        with pytest.raises(ArgumentError, match=match):
+            retrain_without(LinearRegression(), x, y, sensitive_features=y, inputs=inputs)
+    with pytest.raises(ArgumentError, match="two classes"):
+        retrain_without(LogisticRegression(), x, y // 70, sensitive_features=y, inputs=["x0"])
+
+
 # Proxies
 
 
@@ -473,11 +576,10 @@ def test_audit_explains_and_splits(tmp_path, capsys):
 
 def test_audit_of_what_has_no_reasons():
     score, s, given = table(300)
-    sketch = HSICSketch.like(torch.from_numpy(score)[:, None], s) if hasattr(HSICSketch, "like") else None
-    if sketch is not None:
-        sketch.update(torch.from_numpy(score)[:, None], s)
-        with pytest.raises(ArgumentError, match="'given' must be left out beside a sketch"):
-            audit(sketch, given=given)
+    sketch = HSICSketch.like(torch.from_numpy(score)[:, None], s)
+    sketch.update(torch.from_numpy(score)[:, None], s)
+    with pytest.raises(ArgumentError, match="'given' must be left out beside a sketch"):
+        audit(sketch, given=given)
     with pytest.raises(ArgumentError, match="one score"):
         audit(np.column_stack((score, score**2)), sensitive_features=s, given=given)
     # What the factors determine is a note, not the end of the audit.

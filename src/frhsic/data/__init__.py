@@ -34,6 +34,7 @@ from frhsic.data._sensitive import Kind as Kind
 from frhsic.data._sensitive import Label as Label
 from frhsic.data._sensitive import Sensitive
 from frhsic.data._sensitive import check_finite as check_finite
+from frhsic.data._take import drop_columns as drop_columns
 from frhsic.data._take import take_rows as take_rows
 from frhsic.data._to_sensitive import to_sensitive
 

@@ -11,6 +11,8 @@ from frhsic.selection._rules import (
     lowest_dependence_within,
 )
 from frhsic.selection._search import FrontierSearch
+from frhsic.selection._without import Retrained as Retrained
+from frhsic.selection._without import retrain_without
 
 __all__ = [
     "FrontierSearch",
@@ -23,4 +25,5 @@ __all__ = [
     "matched_point",
     "naup",
     "pareto_front",
+    "retrain_without",
 ]
