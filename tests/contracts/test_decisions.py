@@ -1,6 +1,7 @@
 """An audit of decisions: thresholds, regions, and what the outputs say of them."""
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import numpy as np
@@ -31,7 +32,12 @@ def found():
 def test_each_number_is_that_of_the_function_behind_it(found):
     score, s = people()
     on_age = found.attribute("age")
-    assert on_age.cutoffs == decision_gaps(score, s["age"].to_frame(), random_state=0)
+    gaps = decision_gaps(score, s["age"].to_frame(), random_state=0)
+    assert replace(on_age.cutoffs, cutoffs=gaps.cutoffs) == gaps
+    # Each cut-off lies between two scores: the same decisions, and no row's own score.
+    for mine, raw in zip(on_age.cutoffs.cutoffs, gaps.cutoffs, strict=True):
+        np.testing.assert_array_equal(score > mine, score > raw)
+        assert mine not in score
     decision = on_age.decisions[0]
     curve = conditional_curve((score > 0.5).astype(float), s["age"].to_frame(), random_state=0)
     assert decision.curve.mean == pytest.approx(curve.mean)
@@ -139,10 +145,13 @@ def test_the_command_asks_and_stops_on_decisions(tmp_path, capsys):
         "--fail-above",
         "gap_at=0.01",
     ]
-    assert run([*command, *asked]) == 1
+    assert run([*command, *asked]) == 0
+    assert "NOT SHOWN: gap of decisions at 0.5 on age" in capsys.readouterr().err
+    assert run([*command, *asked, "--fail-on", "upper"]) == 1
     printed = capsys.readouterr()
     assert "decisions at 0.7" in printed.out
-    assert "FAILED: gap of decisions at 0.5 on age" in printed.err
+    assert "NOT SHOWN: gap of decisions at 0.5 on age" in printed.err
+    assert run([*command, *asked, "--fail-on", "estimate"]) == 1
     for wrong, message in (
         (["--fail-above", "gap_at=0.01"], "--threshold"),
         (["--below", "age > 25", "--above", "age > 25"], "other regions than --below"),

@@ -1,9 +1,17 @@
 """Audits: the dependence of a score or a representation on sensitive columns, in numbers."""
 
+from frhsic.auditing._about import About as About
 from frhsic.auditing._audit import audit
 from frhsic.auditing._decisions import Decision as Decision
 from frhsic.auditing._decisions import Region as Region
+from frhsic.auditing._limits import DECISION_MEASURE as DECISION_MEASURE
+from frhsic.auditing._limits import OUTCOME_MEASURES as OUTCOME_MEASURES
+from frhsic.auditing._limits import Limit as Limit
+from frhsic.auditing._limits import limit_sentence as limit_sentence
 from frhsic.auditing._measures import MEASURES, AuditMeasure, Estimate
+from frhsic.auditing._privacy import MIN_ROWS_SHOWN as MIN_ROWS_SHOWN
+from frhsic.auditing._privacy import shown_points as shown_points
+from frhsic.auditing._record import Record as Record
 from frhsic.auditing._results import Attribute, Audit, Claim
 from frhsic.auditing._results import Column as Column
 from frhsic.auditing._results import LabelDependence as LabelDependence
@@ -13,6 +21,12 @@ from frhsic.auditing._results import Representation as Representation
 from frhsic.auditing._results import Transfer as Transfer
 from frhsic.auditing._schema import schema
 from frhsic.auditing._source import audit_source
+from frhsic.auditing._tiles import Tile as Tile
+from frhsic.auditing._tiles import make_tiles as make_tiles
+from frhsic.auditing._verify import TOLERANCE as TOLERANCE
+from frhsic.auditing._verify import Verification as Verification
+from frhsic.auditing._verify import find_problems as find_problems
+from frhsic.auditing._verify import read_record, verify
 
 __all__ = [
     "MEASURES",
@@ -23,5 +37,7 @@ __all__ = [
     "Estimate",
     "audit",
     "audit_source",
+    "read_record",
     "schema",
+    "verify",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import zip_longest
 
@@ -11,16 +12,19 @@ import torch
 
 from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic._progress import Progress
+from frhsic.auditing._about import read_about
 from frhsic.auditing._claims import Evidence, Shares, adjust, find_signs_about_zero, make_claims, rejects
 from frhsic.auditing._decisions import check_regions, find_decisions, read_regions, read_thresholds
 from frhsic.auditing._explained import find_explanations
+from frhsic.auditing._limits import find_limits, read_limits
 from frhsic.auditing._measures import MEASURES, AuditMeasure, Measurement
+from frhsic.auditing._record import ColumnDigest, Options, hash_rows, make_record
 from frhsic.auditing._results import Attribute, Audit, Column, LabelDependence, Outcome, Representation
 from frhsic.auditing._rows import subjects_of_rows
 from frhsic.auditing._sketches import subjects_of_sketches
-from frhsic.auditing._subject import Settings, Subject
+from frhsic.auditing._subject import Settings, Subject, count_repeated
 from frhsic.auditing.probes import probe_representation
-from frhsic.data import Label, to_generator
+from frhsic.data import Label, read_columns, to_generator
 from frhsic.dependence import GDP
 from frhsic.inference import Interval, keep_embeddings
 from frhsic.inference.bounds import Certificate, certify
@@ -49,6 +53,8 @@ def audit(
     regions: Mapping[str, str] | None = None,
     given: object = None,
     contributions: object = None,
+    limits: Mapping[str, float] | None = None,
+    about: Mapping[str, object] | None = None,
 ) -> Audit:
     """Return every number about the dependence of a score or a representation on sensitive columns.
 
@@ -97,6 +103,12 @@ def audit(
     contributions : frame, dict of columns or array of shape (n, p), optional
         What each input of the model adds to the score of each row (SHAP values, say): adds which inputs carry
         the gap (:func:`frhsic.inference.carriers`).
+    limits : dict of str to float, optional
+        Limits that were fixed beforehand, by the names of measures: ``{"gap": 0.05, "gap_at": 0.03}``. The
+        audit says of each whether it is shown to be kept, shown to be exceeded, or neither.
+    about : dict of str to str, optional
+        "title", "model" ("risk@2.1"), "owner", "purpose", "population", "limits_fixed" (when),
+        "model_sha256": shown and recorded as they are.
 
     Returns
     -------
@@ -119,6 +131,7 @@ def audit(
     settings = Settings(
         confidence_level, bandwidth_s, seed, read_thresholds(thresholds), read_regions(regions)
     )
+    asked, said = read_limits(limits), read_about(about)
     why = {"given": given, "contributions": contributions}
     data = {
         "sensitive_features": sensitive_features,
@@ -130,6 +143,8 @@ def audit(
     sketches = [scores] if isinstance(scores, HSICSketch) else scores
     subjects: Sequence[Subject]
     notes: tuple[str, ...] = ()
+    columns: list[ColumnDigest] = []
+    sketched = True
     if isinstance(sketches, list | tuple) and any(isinstance(one, HSICSketch) for one in sketches):
         _check_absent({**data, **why})
         subjects = subjects_of_sketches(sketches, settings, positive_label=positive_label)
@@ -140,7 +155,38 @@ def audit(
             **{**data, **why},  # type: ignore[arg-type]
             positive_label=positive_label,
         )
-    return audit_subjects(subjects, settings, notes, trained_on=trained_on)
+        sketched = False
+        settings = subjects[-1].settings
+        rows = {name: value for name, value in data.items() if name != "kinds"}
+        columns = hash_rows({"scores": scores, **rows, **why})
+    found = audit_subjects(subjects, settings, notes, trained_on=trained_on)
+    options = Options(
+        confidence_level=confidence_level,
+        bandwidth_s=bandwidth_s,
+        thresholds=settings.thresholds,
+        regions=dict(regions or {}),
+        kinds=dict.fromkeys(found.every[-1].names, kinds) if isinstance(kinds, str) else dict(kinds or {}),
+        positive_label=None if positive_label is None else str(positive_label),
+        trained_on=trained_on,
+        limits=asked,
+        method="sketch" if sketched else "rows",
+    )
+    return replace(
+        found,
+        about=said,
+        outcome=_name_of(y_true),
+        limits=find_limits(found, asked),
+        repeated=None if sketched else count_repeated(subjects[-1].rows.z, subjects[-1].s),
+        record=make_record(columns, options),
+    )
+
+
+def _name_of(column: object) -> str | None:
+    """Return the name of a column that was passed by itself; "outcome" if it has none."""
+    if column is None:
+        return None
+    names = [block.name for block in read_columns(column, "y_true")]
+    return names[0] or "outcome"
 
 
 def _check_absent(data: Mapping[str, object]) -> None:

@@ -46,6 +46,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from frhsic.auditing._privacy import shown_points
 from frhsic.auditing._results import Claim, Column, Question, Says
 from frhsic.inference import Curve, Profile, TestResult
 
@@ -235,7 +236,7 @@ def rejects(test: TestResult, alpha: float) -> bool:
 
 
 def _signs(question: Question, found: SignedCurve, column: Column, label: str | None = None) -> list[Claim]:
-    visible, points = set(column.visible(found.curve.points)), found.curve.points
+    visible, points = set(shown_points(found.curve, column)), found.curve.points
     sides: tuple[tuple[Says, tuple[int, ...]], ...] = (("above", found.above), ("below", found.below))
     return [
         Claim(question, says, (column.name,), label, tuple(points[i] for i in rows if i in visible))

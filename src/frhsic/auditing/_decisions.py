@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from frhsic._checks import ArgumentError
 from frhsic._text import number, percent
+from frhsic.auditing._privacy import MIN_ROWS_SHOWN, between_scores, shown_points
 from frhsic.inference import Curve, DecisionGaps, Interval, RegionResult, Result
 
 if TYPE_CHECKING:
@@ -151,13 +152,18 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
     for question in settings.regions:
         if question.column == column.name:
             asked = {"side": question.side, "confidence_level": level, **rows.options}
+            inside = question.rows(rows.s)
+            none = f"No answer about {question.text}:"
+            if min(int(inside.sum()), int((~inside).sum())) < MIN_ROWS_SHOWN:
+                # A mean of so few could be the score of one person.
+                notes.append(f"{none} fewer than {MIN_ROWS_SHOWN} rows on one side.")
+                continue
             try:
-                answer = region_test(z, question.rows(rows.s), **asked)
+                regions.append(Region(question.text, region_test(z, inside, **asked)))
             except ArgumentError as error:
-                notes.append(f"No answer about {question.text}: {error}")
-            else:
-                regions.append(Region(question.text, answer))
-    return DecisionResults(subject.cutoffs, tuple(decisions), tuple(regions)), tuple(notes)
+                notes.append(f"{none} {error}")
+    cutoffs = between_scores(subject.cutoffs, z)
+    return DecisionResults(cutoffs, tuple(decisions), tuple(regions)), tuple(notes)
 
 
 def _as_rates(curve: Curve) -> Curve:
@@ -178,7 +184,7 @@ def _as_rates(curve: Curve) -> Curve:
 
 def _decision(threshold: float, gap: Interval, curve: Curve, column: Column) -> Decision:
     """Return the decisions by a threshold, with the ratio of the lowest to the highest rate."""
-    visible = [i for i in column.visible(curve.points) if curve.mass[i] >= _SHARE]
+    visible = [i for i in shown_points(curve, column) if curve.mass[i] >= _SHARE]
     found = Decision(threshold, curve.overall, gap, curve)
     if len(visible) < 2:
         return found

@@ -189,7 +189,7 @@ MEASURES: dict[str, AuditMeasure] = {
             not_means="It says nothing about single people, nor at which cut-off decisions differ. It is "
             "never negative, so it is positive under independence too.",
             compute=_gap,
-            label="gap",
+            label="score gap",
             of_score=True,
         ),
         AuditMeasure(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from frhsic._checks import ArgumentError
 from frhsic._text import number
+from frhsic.auditing._about import About
 from frhsic.auditing._decisions import Decision, Region
+from frhsic.auditing._limits import Limit
 from frhsic.auditing._measures import Estimate
+from frhsic.auditing._privacy import hide_attribute
+from frhsic.auditing._record import Record, digest
 from frhsic.auditing._words import sentences
 from frhsic.inference import (
     AdjustedCurve,
@@ -324,6 +328,18 @@ class Audit(Result):
         Every statement about the population: any is false with probability at most 1 - ``confidence_level``.
     notes : tuple of str
         Warnings first.
+    about : About
+        Model, owner, purpose and population, as the caller said.
+    outcome : str or None
+        The name of the outcome.
+    limits : tuple of Limit
+        Each limit that was asked for, and whether it is shown to be kept.
+    repeated : int or None
+        Rows with the score and the attributes of another row; None of a sketch.
+    left_out : int or None
+        Rows that were left out because a column is empty; None where nobody counted them.
+    record : Record or None
+        Digests of the columns, options and versions: what another person needs to compute it again.
 
     Examples
     --------
@@ -352,6 +368,12 @@ class Audit(Result):
     version: str
     claims: tuple[Claim, ...]
     notes: tuple[str, ...] = ()
+    about: About = field(default_factory=About)
+    outcome: str | None = None
+    limits: tuple[Limit, ...] = ()
+    repeated: int | None = None
+    left_out: int | None = None
+    record: Record | None = None
 
     @property
     def every(self) -> tuple[Attribute, ...]:
@@ -383,9 +405,14 @@ class Audit(Result):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, strings and lists, in the form of ``frhsic.auditing.schema()``.
 
-        A number that is not finite is None: JSON has none such.
+        A number that is not finite is None: JSON has none such. So are means and rates of fewer than ten
+        rows, and those beyond the 1 % and the 99 % quantile of the attribute. ``digest`` is the SHA-256 of
+        all of it.
         """
-        return {"schema": SCHEMA, **_finite(super().to_dict())}
+        pairs = zip(self.attributes, self.columns, strict=True)
+        shown = tuple(hide_attribute(found, column) for found, column in pairs)
+        plain = {"schema": SCHEMA, **_finite(super(Audit, replace(self, attributes=shown)).to_dict())}
+        return {**plain, "digest": digest(plain)}
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame with a row for each measure on each attribute."""

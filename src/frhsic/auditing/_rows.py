@@ -10,6 +10,7 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.auditing._claims import error_of_mean
+from frhsic.auditing._privacy import quantile
 from frhsic.auditing._results import Column
 from frhsic.auditing._subject import (
     MAX_LABELS,
@@ -26,6 +27,7 @@ from frhsic.data import (
     LabelRows,
     Sensitive,
     check_aligned,
+    read_columns,
     split_labels,
     suspicious_codes,
     to_groups,
@@ -110,7 +112,7 @@ class RowsSubject(Subject):
         return describe_categories(name, tuple(labels), counts)
 
     def describe_score(self) -> Column:
-        return _describe_numbers(self.z[:, 0], "score")
+        return _describe_numbers(self.z[:, 0], self.settings.score)
 
     def notes(self) -> tuple[str, ...]:
         notes = [] if self.groups is not None else [*note_repeated_rows(self.z, self.s)]
@@ -135,7 +137,7 @@ class RowsSubject(Subject):
 
 def _describe_numbers(values: Tensor, name: str) -> Column:
     ordered = values.sort().values
-    low, high = (float(ordered[round(q * (len(ordered) - 1))]) for q in (0.01, 0.99))
+    low, high = (quantile(ordered, q) for q in (0.01, 0.99))
     return Column(
         name=name,
         kind="continuous",
@@ -189,6 +191,8 @@ def subjects_of_rows(
         settings = settings._replace(factors=read_factors(given, len(z)))
     if contributions is not None:
         settings = settings._replace(contributions=read_contributions(contributions, len(z)))
+    names = [block.name for block in read_columns(scores, "scores")]
+    settings = settings._replace(score=names[-1] or "score")
     whole = RowsSubject(z, s, settings, w, codes, outcome)
     single = [whole.on(name) for name in s.names] if len(s.names) > 1 else []
     return [*single, whole], notes

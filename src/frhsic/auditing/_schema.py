@@ -24,8 +24,8 @@ def schema() -> dict[str, Any]:
     """
     definitions: dict[str, Any] = {}
     top = _object(Audit, definitions)
-    top["properties"] = {"schema": {"const": SCHEMA}, **top["properties"]}
-    top["required"] = ["schema", *top["required"]]
+    top["properties"] = {"schema": {"const": SCHEMA}, **top["properties"], "digest": {"type": "string"}}
+    top["required"] = ["schema", *top["required"], "digest"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA,

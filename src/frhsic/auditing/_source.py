@@ -14,6 +14,7 @@ from torch import Tensor
 from frhsic._checks import ArgumentError
 from frhsic.auditing._audit import audit
 from frhsic.auditing._decisions import read_thresholds
+from frhsic.auditing._record import Record, hash_source, layout_of
 from frhsic.auditing._results import Audit
 from frhsic.auditing._subject import MAX_LABELS
 from frhsic.data import Label, Sensitive, split_labels, to_matrix, to_sensitive
@@ -23,6 +24,8 @@ from frhsic.sources import Source, absent_error
 
 # Levels of the score in a sketch.
 _LEVELS = 256
+# Rows of which the columns are read once more for their digests.
+_HASHED_ROWS = 1_000_000_000
 
 
 def audit_source(
@@ -41,6 +44,8 @@ def audit_source(
     positive_label: Label | None = None,
     thresholds: Sequence[float] | float = (),
     regions: Mapping[str, str] | None = None,
+    limits: Mapping[str, float] | None = None,
+    about: Mapping[str, object] | None = None,
     engine: Engine = Local(),  # noqa: B008
     partials: str | os.PathLike[str] | None = None,
     progress: Callable[[str, RunProgress], None] | None = None,
@@ -60,7 +65,9 @@ def audit_source(
         as they are.
     groups : str, optional
         The column whose equal values mark rows that may depend on one another, such as a person.
-    confidence_level, bandwidth_s, random_state, trained_on, positive_label, thresholds, regions
+    confidence_level, bandwidth_s, random_state, trained_on, positive_label
+        As in :func:`audit`.
+    thresholds, regions, limits, about
         As in :func:`audit`.
     engine, partials
         As in :func:`frhsic.runners.sketch_source`.
@@ -115,8 +122,38 @@ def audit_source(
         positive_label=positive_label,
         thresholds=thresholds,
         regions=regions,
+        limits=limits,
+        about=about,
     )
-    return replace(result, notes=(*result.notes, *notes))
+    return replace(
+        result,
+        score=None if result.score is None else replace(result.score, name=z[-1]),
+        outcome=y_true,
+        left_out=source.rows - result.n if source.allow_missing and source.rows is not None else None,
+        notes=(*result.notes, *notes),
+        record=_record(result, source, {"scores": z, "sensitive_features": s, **single}, kinds or {}),
+    )
+
+
+def _record(
+    found: Audit, source: Source, columns: Mapping[str, Sequence[str] | str | None], kinds: Mapping[str, str]
+) -> Record | None:
+    """Return the record with digests of the columns, read once more unless they are too many."""
+    if found.record is None:
+        return None
+    roles = [
+        (role, name)
+        for role, names in columns.items()
+        for name in ([names] if isinstance(names, str) else names or ())
+    ]
+    hashed = hash_source(source, roles) if found.n <= _HASHED_ROWS else []
+    options = replace(
+        found.record.options,
+        kinds=dict(kinds),
+        missing_values=tuple(source.missing_values),
+        drop_missing=source.allow_missing,
+    )
+    return replace(found.record, columns=tuple(hashed), options=options, layout=layout_of(source))
 
 
 def _cutoffs(scores: Tensor, thresholds: Sequence[float]) -> list[float]:

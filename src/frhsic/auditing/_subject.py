@@ -13,6 +13,7 @@ from frhsic._checks import ArgumentError
 from frhsic._text import shorten
 from frhsic.auditing._claims import SignedCurve, draws_for, find_signs, permutations_for
 from frhsic.auditing._decisions import RegionQuestion
+from frhsic.auditing._privacy import MIN_ROWS_SHOWN
 from frhsic.auditing._results import Column
 from frhsic.data import Label, Sensitive
 from frhsic.dependence import GDP, Dependence
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 # Fewer rows leave nothing for bandwidths, bounds and cross-fitting.
 MIN_ROWS = 50
-# A category of fewer rows could be a person: its name is not shown.
-MIN_ROWS_NAMED = 10
 # An outcome of more values than these is a number.
 MAX_LABELS = 10
 _LONGEST = 80
@@ -54,6 +53,7 @@ class Settings(NamedTuple):
     thresholds: tuple[float, ...] = ()
     regions: tuple[RegionQuestion, ...] = ()
     factors: Factors | None = None  # that are held equal
+    score: str = "score"  # its name
     contributions: Any = None  # of the inputs of the model to the score of each row
 
 
@@ -199,17 +199,23 @@ def check_identifiers(s: Sensitive, n: int) -> None:
 
 def describe_categories(name: str, labels: tuple[Label, ...], counts: list[float]) -> Column:
     """Return the description of a categorical column; rare categories are not named."""
-    known = [count >= MIN_ROWS_NAMED - 0.5 for count in counts]  # weighted counts are rounded
+    known = [count >= MIN_ROWS_SHOWN - 0.5 for count in counts]  # weighted counts are rounded
     return Column(
         name=name,
         kind="categorical",
         distinct=sum(count > 0 for count in counts),
         labels=tuple(
-            cut(label) if is_known else f"(fewer than {MIN_ROWS_NAMED} rows)"
+            cut(label) if is_known else f"(fewer than {MIN_ROWS_SHOWN} rows)"
             for label, is_known in zip(labels, known, strict=False)
         ),
         counts=tuple(round(count) if is_known else 0 for count, is_known in zip(counts, known, strict=True)),
     )
+
+
+def count_repeated(z: Tensor, s: Sensitive) -> int:
+    """Return how many rows have the score and the attributes of another row."""
+    counts = _number_rows(torch.cat((z, s.values), dim=1)).bincount()
+    return int(counts[counts > 1].sum())
 
 
 def note_repeated_rows(z: Tensor, s: Sensitive) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from frhsic._text import join_words, number, percent
 from frhsic.auditing._decisions import decision_sentences, headline
 from frhsic.auditing._explained import explanation_sentences
 from frhsic.auditing._measures import MEASURES
+from frhsic.auditing._privacy import shown_points
 from frhsic.inference import Curve, Profile, TestResult
 
 if TYPE_CHECKING:
@@ -84,17 +85,24 @@ def _places_of(found: Attribute, column: Column, audit: Audit) -> list[str]:
         return []
     if found.curve is not None and ("above" in claims or "below" in claims):
         curve = found.curve
-        peak = max(column.visible(curve.points), key=lambda i: abs(curve.mean[i] - curve.overall))
-        return [
-            f"The mean score is {_sides(claims, curve, column, 'the overall mean')} ({_resolution(curve)}). "
-            f"In this sample the difference is largest {place(curve.points[peak], column)}."
-        ]
+        sides = _sides(claims, curve, column, "the overall mean")
+        text = f"The mean score is {sides} ({_resolution(curve)})."
+        peak = largest_difference(curve, column)
+        if peak is not None:
+            text += f" In this sample the difference is largest {place(curve.points[peak], column)}."
+        return [text]
     if found.profile is not None and "differs" in claims:
         profile = found.profile
         window = f" (in a window of width {number(profile.bandwidth)})" if profile.bandwidth else ""
         where = places(claims["differs"].points, profile, column)
         return [f"Its distribution differs from the overall distribution {where}{window}."]
     return [f"These rows do not show at which values of {column.name}."]
+
+
+def largest_difference(curve: Curve, column: Column) -> int | None:
+    """Return the point of at least ten rows at which the mean is farthest from the overall mean."""
+    points = shown_points(curve, column)
+    return max(points, key=lambda i: abs(curve.mean[i] - curve.overall)) if points else None
 
 
 def _resolution(curve: Curve) -> str:

@@ -22,6 +22,7 @@ from frhsic.cli._predict import predict
 from frhsic.cli._proxies import proxies
 from frhsic.cli._repair import repair
 from frhsic.cli._train import train
+from frhsic.cli._verify import verify
 
 app = typer.Typer(
     name="frhsic",
@@ -30,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (audit, proxies, train, frontier, predict, repair, datasets):
+for _command in (audit, verify, proxies, train, frontier, predict, repair, datasets):
     app.command()(_command)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic._text import LONGEST, cell, escape, number, quote, quote_all, shorten, to_line
 from frhsic.cli import _options as options
 from frhsic.cli._gate import BUILT_IN, DECISION_MEASURE, OUTCOME_MEASURES, Gate
-from frhsic.cli._input import check_columns, drop_empty, list_columns, read_columns
+from frhsic.cli._input import check_columns, drop_empty, hash_file, list_columns, read_columns
 from frhsic.cli._options import argument, option
 from frhsic.cli._output import echo, echo_table, echo_warnings, show_status, write_json
 
@@ -56,18 +57,34 @@ _FailAbove = Annotated[
     list[str] | None,
     option(
         "--fail-above MEASURE=X",
-        f"Exit with 1 if a measure is above X on any sensitive column: {', '.join(BUILT_IN)}; with "
+        f"A limit; exit with 1 if a measure is above X on any sensitive column: {', '.join(BUILT_IN)}; with "
         f"--threshold also {DECISION_MEASURE}; with --label also {', '.join(OUTCOME_MEASURES)}.",
     ),
 ]
 _FailOn = Annotated[
-    str,
+    str | None,
     option(
         "--fail-on END",
-        "What --fail-above compares. estimate; upper: the upper end of the interval, so that only what is "
-        "shown to be below passes; lower: the lower end, so that only what is shown to be above fails.",
+        "What is compared with limits for the exit code. lower (unless said): the lower end of the interval, "
+        "so that only what is shown to be above fails; upper: only what is shown to be at most the limit "
+        "passes; estimate.",
     ),
 ]
+_Limits = Annotated[
+    Path | None,
+    option(
+        "--limits FILE.toml",
+        "Limits fixed beforehand: a [limits] table with lines such as gap = 0.05, and fixed = DATE.",
+    ),
+]
+_Title = Annotated[str | None, option("--title TEXT", "The title of the report.")]
+_Model = Annotated[str | None, option("--model NAME@VERSION", "Which model made the score.")]
+_ModelFile = Annotated[
+    Path | None, option("--model-file FILE", "The file of the model: its SHA-256 is recorded.")
+]
+_Owner = Annotated[str | None, option("--owner TEXT", "Who answers for the model.")]
+_Purpose = Annotated[str | None, option("--purpose TEXT", "What the score is used for.")]
+_Population = Annotated[str | None, option("--population TEXT", "Whom the rows stand for.")]
 _Threshold = Annotated[
     list[float] | None,
     option(
@@ -157,7 +174,14 @@ def audit(
     seed: options.Seed = 0,
     trained_on: _TrainedOn = None,
     fail_above: _FailAbove = None,
-    fail_on: _FailOn = "estimate",
+    fail_on: _FailOn = None,
+    limits: _Limits = None,
+    title: _Title = None,
+    model: _Model = None,
+    model_file: _ModelFile = None,
+    owner: _Owner = None,
+    purpose: _Purpose = None,
+    population: _Population = None,
     drop_missing: options.DropMissing = False,
     missing_values: options.MissingValues = None,
     query: _Query = None,
@@ -187,6 +211,7 @@ def audit(
         several=len(set(score)) > 1,
         outcome=label is not None,
         thresholds=bool(threshold),
+        file=limits,
     )
     kinds = options.parse_kinds(kind, sensitive)
     check_confidence_level(confidence_level)
@@ -208,7 +233,12 @@ def audit(
         "trained_on": trained_on,
         "thresholds": tuple(threshold or ()),
         "regions": _parse_regions(below, above),
-    }
+        "limits": gate.limits,
+        "about": {
+            "title": title, "model": model, "owner": owner, "purpose": purpose, "population": population,
+            "limits_fixed": gate.fixed, "model_sha256": hash_file(model_file),
+        },
+    }  # fmt: skip
     placeholders = options.parse_placeholders(missing_values)
     import frhsic.sources
 
@@ -233,6 +263,59 @@ def audit(
     for path in filter(None, (report, as_json)):
         echo(f"Wrote {path}.")
     raise typer.Exit(0 if gate.check(found) else 1)
+
+
+def audit_again(plain: dict[str, Any], file: str, query: str | None) -> frhsic.auditing.Audit:
+    """Return the audit that a record describes, computed again from rows."""
+    options_, names = plain["record"]["options"], _names_by_role(plain)
+    if (options_["query"] is None) != (query is None) or (query or "") != (options_["query"] or ""):
+        got = "another one" if query else "none"
+        # Nothing that a record says is sent to a database.
+        fix = "Pass the query of the record, after reading it."
+        raise ArgumentError("--query", "be the query of the record", got, fix)
+    prefix = options_["prefix"] or ""
+    columns = {
+        "--score": names["scores"], "--sensitive": names["sensitive_features"],
+        "--label": _first(names["y_true"]), "--weight": _first(names["sample_weight"]),
+        "--group": _first(names["groups"]), "--given": names["given"],
+        "--contributions": [f"{prefix}{name}" for name in names["contributions"]],
+    }  # fmt: skip
+    arguments = {
+        name: options_[name] for name in ("confidence_level", "kinds", "trained_on", "regions", "limits")
+    }
+    arguments |= {"random_state": plain["seed"], "about": plain["about"]}
+    arguments |= {"thresholds": tuple(options_["thresholds"])}
+    import frhsic.sources
+
+    request = _Request(
+        file, columns, options_["positive_label"], arguments, list(options_["missing_values"]),
+        options_["drop_missing"], query, "local" if options_["method"] == "sketch" else "auto", None,
+        frhsic.sources.redact_url(file), options_["prefix"],
+    )  # fmt: skip
+    source = _open_large(request) if options_["method"] == "sketch" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # said when the audit was made
+        return _audit_table(request) if source is None else _audit_source(request, source)
+
+
+def _names_by_role(plain: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the columns of a record by the argument they were passed as."""
+    roles = ("scores", "sensitive_features", "y_true", "sample_weight", "groups", "given", "contributions")
+    found: dict[str, list[str]] = {role: [] for role in roles}
+    for one in plain["record"]["columns"]:
+        if one["name"] is None or one["role"] not in found:
+            must = "name the columns of a file"
+            fix = "It was made in Python from arrays: use frhsic.auditing.verify there."
+            raise ArgumentError("RECORD", must, f"a column of {quote(one['role'])} without a name", fix)
+        found[one["role"]].append(one["name"])
+    if not found["scores"]:
+        fix = "Without digests of the columns nothing shows that these are the same rows."
+        raise ArgumentError("RECORD", "hold digests of the columns", "none", fix)
+    return found
+
+
+def _first(names: list[str]) -> str | None:
+    return names[0] if names else None
 
 
 def _parse_regions(below: list[str] | None, above: list[str] | None) -> dict[str, str]:
@@ -278,13 +361,14 @@ def _audit_table(request: _Request) -> frhsic.auditing.Audit:
         got, fix = "rows that are read as they are", "Leave it out, or add --engine local."
         raise ArgumentError("--partials", "come with a sketch", got, fix)
     table = read_columns(Path(request.file), request.columns, request.placeholders)
+    read = table.num_rows
     if request.drop_missing:
         # Factors may be missing, and are then so by themselves.
         table = drop_empty(table, [one for one in table.column_names if one not in request.given])
     score, sensitive, label, weight, group, given, added = request.columns.values()
     label, weight, group = (None if one is None else table.column(one) for one in (label, weight, group))
     with echo_warnings():
-        return frhsic.auditing.audit(
+        found = frhsic.auditing.audit(
             table.select(list(dict.fromkeys(score))),
             sensitive_features=table.select(list(dict.fromkeys(sensitive))),
             y_true=label,
@@ -295,6 +379,27 @@ def _audit_table(request: _Request) -> frhsic.auditing.Audit:
             contributions=_take_contributions(table, added, request.prefix) if added else None,
             **request.arguments,
         )
+    return _complete(found, request, read - table.num_rows if request.drop_missing else None)
+
+
+def _complete(found: frhsic.auditing.Audit, request: _Request, left_out: int | None) -> frhsic.auditing.Audit:
+    """Return the audit with what only the command knows: names of columns, and how rows were read."""
+    if found.record is None:
+        return found
+    options = dataclasses.replace(
+        found.record.options,
+        missing_values=tuple(request.placeholders),
+        drop_missing=request.drop_missing,
+        query=request.query,
+        prefix=request.prefix,
+    )
+    names = {"y_true": "--label", "sample_weight": "--weight", "groups": "--group"}
+    columns = tuple(
+        dataclasses.replace(one, name=request.columns[names[one.role]]) if one.role in names else one
+        for one in found.record.columns
+    )
+    record = dataclasses.replace(found.record, options=options, columns=columns)
+    return dataclasses.replace(found, record=record, left_out=left_out, outcome=request.columns["--label"])
 
 
 def _take_contributions(table: pa.Table, names: list[str], prefix: str | None) -> pa.Table:
@@ -322,7 +427,7 @@ def _audit_source(request: _Request, source: frhsic.sources.Source) -> frhsic.au
             **request.arguments,
         )
     echo(next(note for note in found.notes if note.startswith(_SKETCH_NOTE)), error=True)
-    return found
+    return _complete(found, request, found.left_out)
 
 
 def _open_large(request: _Request) -> frhsic.sources.Source | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import sys
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frhsic._checks import ArgumentError
-from frhsic._text import number, quote, to_line
+from frhsic._text import escape, quote, shorten
 from frhsic.cli._options import parse_float
 from frhsic.cli._output import echo
 
@@ -21,115 +24,144 @@ BUILT_IN = ("gap", "gdp", "gap_worst", "normalized_hsic", "hsic", "distance_corr
 DECISION_MEASURE = "gap_at"
 # Beside the outcome: the gap within the favourable label, within each label, and of outcome minus score.
 OUTCOME_MEASURES = ("equal_opportunity", "equalized_odds", "calibration_gap")
-_ENDS = {"estimate": "estimate", "lower": "low", "upper": "high"}
+_ENDS = ("lower", "upper", "estimate")
+_KEYS = ("fixed", "fail_on", "limits")
+_WORDS = {
+    "passed": "Passed",
+    "failed": "FAILED",
+    "not shown": "NOT SHOWN",
+    "not measured": "NOT MEASURED",
+}
 
 
 @dataclass(frozen=True)
 class Gate:
-    """Limits by measure, and which end of the interval is compared with them."""
+    """Limits by measure, when they were fixed, and which end of the interval decides the exit code."""
 
     limits: dict[str, float]
-    end: str = "estimate"
+    end: str = "lower"
+    fixed: str | None = None
 
     @classmethod
     def parse(
-        cls, texts: Sequence[str] | None, end: str, *, several: bool, outcome: bool, thresholds: bool = False
+        cls,
+        texts: Sequence[str] | None,
+        end: str | None,
+        *,
+        several: bool,
+        outcome: bool,
+        thresholds: bool = False,
+        file: Path | None = None,
     ) -> Gate:
         """Read the options of a gate for an audit of one or several columns, with or without an outcome."""
-        if end not in _ENDS:
+        limits = dict(_parse_limit(*_split(text), flag="--fail-above") for text in texts or ())
+        fixed = None
+        if file is not None:
+            read = _read_file(file)
+            own = dict(_parse_limit(name, x, flag=str(file)) for name, x in _items(read, file))
+            twice = [name for name in own if name in limits]
+            if twice:
+                fix = "Leave one out."
+                raise ArgumentError("--fail-above", "not be in --limits too", quote(twice[0]), fix)
+            limits, fixed, end = {**own, **limits}, _fixed(read), end or read.get("fail_on")
+        if end is not None and end not in _ENDS:
             must = f"be one of {', '.join(_ENDS)}"
-            raise ArgumentError("--fail-on", must, quote(end), "Leave it out for estimate.")
-        if end != "estimate" and not texts:
+            raise ArgumentError("--fail-on", must, quote(str(end)), "Leave it out for lower.")
+        if end is not None and not limits:
             fix = "Add --fail-above gdp=0.05, say."
-            raise ArgumentError("--fail-on", "come with --fail-above", f"{end} and no limit", fix)
-        limits = dict(map(_parse_limit, texts or ()))
-        if limits:
-            import frhsic.auditing
-        for name in limits:
-            flag, measure = f"--fail-above {name}", frhsic.auditing.MEASURES.get(name)
-            if several and (measure is None or measure.of_score):
-                must = "have a single --score: it is a gap between mean scores"
-                raise ArgumentError(flag, must, "several", "Take normalized_hsic for a representation.")
-            if name == DECISION_MEASURE:
-                if not thresholds:
-                    raise ArgumentError(flag, "come with --threshold", "none", "Add --threshold 0.5, say.")
-                continue
-            if measure is None and not outcome:
-                raise ArgumentError(flag, "come with --label", "no outcome", "Name its column with --label.")
-            if end != "estimate" and measure is not None and not measure.has_interval:
-                must = "come with --fail-on estimate: it has no interval"
-                raise ArgumentError(flag, must, end, "Take distance_correlation.")
-        return cls(limits, end)
+            raise ArgumentError("--fail-on", "come with --fail-above or --limits", f"{end} and no limit", fix)
+        _check_measures(limits, end, several=several, outcome=outcome, thresholds=thresholds)
+        return cls(limits, end or "lower", fixed)
 
     def check(self, found: frhsic.auditing.Audit) -> bool:
-        """Print which measures are above their limits; return whether all keep them."""
-        failed = 0
-        for name, limit in self.limits.items():
-            for one in found.attributes:
-                for title, measured in _select(one, name):
-                    failed += self._exceeds(f"{title} on {to_line(one.name)}", measured, limit)
-        return not failed
-
-    def _exceeds(self, what: str, measured: Any, limit: float) -> bool:
-        """Print whether a measure keeps its limit; one that cannot be measured does not."""
+        """Print each limit beside its number; return whether the command succeeds."""
         import frhsic.auditing
 
-        if measured is None:
-            why = f"cannot be measured on these rows, so it is not shown to keep {number(limit)}"
-            echo(f"FAILED: {what} {why}.", error=True)
+        kept = True
+        for one in found.limits:
+            fails = self._fails(one)
+            text = frhsic.auditing.limit_sentence(one, found.confidence_level)
+            echo(f"{_WORDS[one.state]}: {shorten(escape(text), 400)}", error=fails or one.state != "passed")
+            kept &= not fails
+        return kept
+
+    def _fails(self, one: frhsic.auditing.Limit) -> bool:
+        if one.estimate is None:
             return True
-        single = isinstance(measured, frhsic.auditing.Estimate)
-        value = measured.estimate if single else getattr(measured, _ENDS[self.end])
-        above = bool(value > limit)
-        verdict = {
-            "estimate": f"is {number(value)}, which {'is above' if above else 'is not above'}",
-            "upper": "is not shown to be below" if above else "is shown to be at most",
-            "lower": "is shown to be above" if above else "is not shown to be above",
-        }[self.end]
-        if single:
-            certainty = f"Under independence it is seldom above {number(measured.chance_high)}."
-        else:
-            where = "holds the limit: these rows leave open on which side the true value is"
-            if measured.low > limit or measured.high < limit:
-                where = f"lies {'above' if measured.low > limit else 'below'} the limit as a whole"
-            ends = f"{number(measured.low)} to {number(measured.high)}"
-            certainty = f"The {100 * measured.confidence_level:g}% interval, {ends}, {where}."
-        echo(f"{'FAILED' if above else 'Passed'}: {what} {verdict} {number(limit)}. {certainty}", error=above)
-        return above
+        if self.end == "estimate":
+            return one.estimate > one.at_most
+        return one.state == "failed" or (self.end == "upper" and one.state == "not shown")
 
 
-def _parse_limit(text: str) -> tuple[str, float]:
+def _check_measures(
+    limits: Iterable[str], end: str | None, *, several: bool, outcome: bool, thresholds: bool
+) -> None:
+    """Raise ArgumentError for a measure that the audit will not have."""
+    if limits:
+        import frhsic.auditing
+    for name in limits:
+        flag, measure = f"--fail-above {name}", frhsic.auditing.MEASURES.get(name)
+        if several and (measure is None or measure.of_score):
+            must = "have a single --score: it is a gap between mean scores"
+            raise ArgumentError(flag, must, "several", "Take normalized_hsic for a representation.")
+        if name == DECISION_MEASURE:
+            if not thresholds:
+                raise ArgumentError(flag, "come with --threshold", "none", "Add --threshold 0.5, say.")
+        elif measure is None and not outcome:
+            raise ArgumentError(flag, "come with --label", "no outcome", "Name its column with --label.")
+        elif end in ("lower", "upper") and measure is not None and not measure.has_interval:
+            must = "come with --fail-on estimate: it has no interval"
+            raise ArgumentError(flag, must, str(end), "Take distance_correlation.")
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    """Return the limits that a TOML file holds."""
+    try:
+        read = tomllib.loads(file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        got, fix = f"line and column: {error}"[:120], "Write a [limits] table with lines such as gap = 0.05."
+        raise ArgumentError("--limits", "be a TOML file", got, fix) from None
+    unknown = [name for name in read if name not in _KEYS]
+    if unknown or not isinstance(read.get("limits"), dict):
+        got = quote(unknown[0]) if unknown else "no [limits]"
+        fix = "Write: fixed = 2026-11-01, then [limits] with lines such as gap = 0.05."
+        raise ArgumentError("--limits", f"hold {', '.join(_KEYS)} and nothing else", got, fix)
+    return read
+
+
+def _items(read: Mapping[str, Any], file: Path) -> list[tuple[str, str]]:
+    found = []
+    for name, value in read["limits"].items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            fix = "Write gap = 0.05, say."
+            raise ArgumentError(str(file.name), "have a number for each measure", quote(name), fix)
+        found.append((name, repr(value)))
+    return found
+
+
+def _fixed(read: Mapping[str, Any]) -> str | None:
+    """Return when the limits were fixed, as the file says."""
+    value = read.get("fixed")
+    if value is None:
+        return None
+    return value.isoformat() if isinstance(value, datetime.date | datetime.datetime) else str(value)
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
+
+
+def _parse_limit(name: str, value: str, *, flag: str) -> tuple[str, float]:
     # Measures other than the built-in ones exist only where auditing is loaded.
     auditing = sys.modules.get("frhsic.auditing")
     known = (*(BUILT_IN if auditing is None else auditing.MEASURES), DECISION_MEASURE, *OUTCOME_MEASURES)
-    name, _, value = text.partition("=")
-    name = name.strip().lower().replace("-", "_")
+    shown, name = quote(f"{name}={value}" if value else name), name.strip().lower().replace("-", "_")
     if name not in known:
         must = f"be MEASURE=NUMBER with one of {', '.join(known)}"
-        raise ArgumentError("--fail-above", must, quote(text), "Write --fail-above gdp=0.05, say.")
+        raise ArgumentError(flag, must, shown, "Write --fail-above gdp=0.05, say.")
     limit = parse_float(value)
-    if limit is None:
+    if limit is None or not limit >= 0.0:
         fix = f"Write --fail-above {name}=0.05, say."
-        raise ArgumentError("--fail-above", "be MEASURE=NUMBER", quote(text), fix)
+        raise ArgumentError(flag, "be MEASURE=NUMBER", shown, fix)
     return name, limit
-
-
-def _select(one: frhsic.auditing.Attribute, name: str) -> list[tuple[str, Any]]:
-    """Return what a limit is about: one measure, or one for each label of the outcome."""
-    import frhsic.auditing
-
-    if name in frhsic.auditing.MEASURES:
-        return [(frhsic.auditing.MEASURES[name].short, one.measures.get(name))]
-    if name == DECISION_MEASURE:
-        return [(f"gap of decisions at {number(each.threshold)}", each.gap) for each in one.decisions] or [
-            ("gap of decisions", None)
-        ]
-    outcome = one.outcome
-    if name == "calibration_gap":
-        return [("the calibration gap", None if outcome is None else outcome.calibration_gap)]
-    gaps = [
-        (f"GDP where the outcome is {to_line(given.label)},", given.gdp)
-        for given in (() if outcome is None else outcome.labels)
-        if outcome is not None and (name == "equalized_odds" or given.label == outcome.equal_opportunity)
-    ]
-    return gaps or [(name.replace("_", " "), None)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -64,6 +65,14 @@ def drop_empty(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     if gone:
         echo(f"Left out {gone:,} of {table.num_rows:,} rows, in which a named column is empty.", error=True)
     return kept
+
+
+def hash_file(path: Path | None) -> str | None:
+    """Return the SHA-256 of a file."""
+    if path is None:
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sample_rows(source: Any, seed: int, most: int) -> tuple[pa.Table, int]:

@@ -137,7 +137,7 @@ def conditional_curve(
         check_one_column(line.s, "curve")
         curve = _smooth_sketch(scores, line, bandwidth_s, cutoff)
         if curve is not None:
-            return _band(curve, line.s, line.mass, n_points, options, scores.n_rows)
+            return _band(curve, line.s, line.mass, n_points, options, scores.n_rows, sketched=True)
         z, stored, w = scores.stored
         rows = Observations(z, stored, w / w.sum())
     else:
@@ -175,7 +175,16 @@ def cell_medians(s: Sensitive, w: Tensor, cells: Cells) -> Tensor:
     return x[order[torch.searchsorted(upto, halves).clamp_max(len(order) - 1)]]
 
 
-def _band(curve: Smoothed, s: Sensitive, w: Tensor, n_points: int, options: IntervalOptions, n: int) -> Curve:
+def _band(
+    curve: Smoothed,
+    s: Sensitive,
+    w: Tensor,
+    n_points: int,
+    options: IntervalOptions,
+    n: int,
+    *,
+    sketched: bool = False,
+) -> Curve:
     """Return the curve and its band at all cells, or at so many points of equal mass."""
     places, cells, mass = curve.places, curve.cells, curve.mass
     points = places.s
@@ -189,9 +198,13 @@ def _band(curve: Smoothed, s: Sensitive, w: Tensor, n_points: int, options: Inte
     mean_low, mean_high = mean - reach, mean + reach
     low, high = mean_low, mean_high
     at, start, stop = points[:, 0], points[:0, 0], points[:0, 0]
+    counts = start.long()
     if cells is not None:
         cell = points[:, 0].long()
         at, (start, stop) = cell_medians(s, w, cells), cells.ends(cell)
+        counts = (
+            (n * mass).round().long() if sketched else cells.codes(s).bincount(minlength=cells.size)[cell]
+        )
         if cells.narrow and not cells.exact:
             low, high = _between_neighbours(mean_low, mean_high, cells.single[cell])
     return Curve(
@@ -209,6 +222,7 @@ def _band(curve: Smoothed, s: Sensitive, w: Tensor, n_points: int, options: Inte
         mean_high=tuple(mean_high.tolist()),
         start=tuple(start.tolist()),
         stop=tuple(stop.tolist()),
+        counts=tuple(counts.tolist()),
     )
 
 

@@ -240,6 +240,7 @@ class Curve(Result):
     mean_high: tuple[float, ...] = ()
     start: tuple[float, ...] = ()  # the smallest value of s in each range; empty for a smoothed curve
     stop: tuple[float, ...] = ()  # the largest
+    counts: tuple[int, ...] = ()  # the rows in each range; empty for a smoothed curve
 
     def __str__(self) -> str:
         rows = zip(self.points, self.mean_low or self.low, self.mean_high or self.high, strict=True)

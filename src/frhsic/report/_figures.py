@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from matplotlib.axes import Axes
 
 from frhsic._text import digits, number, percent, shown
-from frhsic.auditing import Attribute, Audit, Column, Outcome, Representation
+from frhsic.auditing import Attribute, Audit, Column, Outcome, Representation, shown_points
 from frhsic.inference import AdjustedCurve, Carriers, Curve, Profile
 from frhsic.inference.bounds import Certificate
 from frhsic.report._plots import (
@@ -35,7 +35,7 @@ def attribute_figures(found: Attribute, column: Column | None, key: str, audit: 
     claims = audit.find_claims("dependence", found.names)
     if found.curve is not None:
         title = f"Mean score along {s}"
-        yield _curve_figure(found.curve, column, f"{key}-curve", title, "mean score", claims)
+        yield from _curve_figure(found.curve, column, f"{key}-curve", title, "mean score", claims)
     elif found.test.null:
         test, null = found.test, found.test.null
         yield draw_picture(
@@ -48,7 +48,7 @@ def attribute_figures(found: Attribute, column: Column | None, key: str, audit: 
             "random.",
         )
     if found.profile is not None:
-        yield _profile_figure(found.profile, column, f"{key}-profile", "differs" in claims)
+        yield from _profile_figure(found.profile, column, f"{key}-profile", "differs" in claims)
 
 
 def decision_figures(found: Attribute, column: Column | None, key: str) -> Iterator[Picture]:
@@ -73,7 +73,7 @@ def decision_figures(found: Attribute, column: Column | None, key: str) -> Itera
     for place, one in enumerate(found.decisions[:3]):
         if one.curve is not None:
             title = f"Share of scores above {number(one.threshold)} along {s}"
-            yield _curve_figure(one.curve, column, f"{key}-rate{place}", title, "share above", None)
+            yield from _curve_figure(one.curve, column, f"{key}-rate{place}", title, "share above", None)
 
 
 def outcome_figures(
@@ -87,12 +87,12 @@ def outcome_figures(
         if one.curve is not None:
             title = f"Mean score along {s} where the outcome is {shown(one.label, 30)}"
             claims = audit.find_claims("within outcomes", (column.name,), one.label)
-            yield _curve_figure(one.curve, column, f"{key}-given{place}", title, "mean score", claims)
+            yield from _curve_figure(one.curve, column, f"{key}-given{place}", title, "mean score", claims)
     if outcome.calibration is not None:
         title, ylabel = f"Outcome minus score along {s}", "mean of outcome − score"
         claims = audit.find_claims("calibration", (column.name,))
         key = f"{key}-calibration"
-        yield _curve_figure(outcome.calibration, column, key, title, ylabel, claims, zero=True)
+        yield from _curve_figure(outcome.calibration, column, key, title, ylabel, claims, zero=True)
 
 
 def transfer_figures(representation: Representation | None) -> Iterator[Picture]:
@@ -132,12 +132,15 @@ def bounds_figure(certificate: Certificate) -> Picture:
 
 def select_points(found: _Along, column: Column) -> tuple[list[int], str]:
     """Return the points to draw, and a remark where some are left out."""
-    every, visible = list(range(len(found.points))), column.visible(found.points)
+    every, visible = list(range(len(found.points))), shown_points(found, column)
     if column.kind != "categorical":
         # The smallest and the largest value belong to single rows, as in the description of the data.
-        if len(visible) in (0, 1, len(every)):
+        if len(visible) == len(every):
             return every, ""
-        return visible, " Drawn from the 1 % to the 99 % quantile."
+        few = " Values of fewer than 10 rows are left out."
+        return visible, " Drawn from the 1 % to the 99 % quantile." + (
+            few if hasattr(found, "counts") else ""
+        )
     # The mean of a label of a few rows could be the score of one person: such labels have no count.
     kept = sorted(sorted(visible, key=lambda i: -found.mass[i])[:MOST_LABELS])
     if len(kept) == len(every):
@@ -170,8 +173,11 @@ def _curve_figure(
     claims: Container[str] | None,
     *,
     zero: bool = False,
-) -> Picture:
+) -> Iterator[Picture]:
+    """Return the picture of a curve, if any of its points may be shown."""
     rows, remark = select_points(curve, column)
+    if not rows:
+        return
     part = take_points(curve, rows, "points", "mean", "low", "high", "mass")
     categorical = column.kind == "categorical"
 
@@ -188,7 +194,7 @@ def _curve_figure(
     shows = "" if claims is None else f"A difference from {line} is not shown anywhere."
     if claims is not None and ("above" in claims or "below" in claims):
         shows = f"The summary says where it is shown to differ from {line}."
-    return draw_picture(
+    yield draw_picture(
         draw,
         key=key,
         title=title,
@@ -199,14 +205,16 @@ def _curve_figure(
     )
 
 
-def _profile_figure(profile: Profile, column: Column, key: str, claimed: bool) -> Picture:
+def _profile_figure(profile: Profile, column: Column, key: str, claimed: bool) -> Iterator[Picture]:
     rows, remark = select_points(profile, column)
+    if not rows:
+        return
     part = take_points(profile, rows, "points", "contrast", "chance", "mass")
     peak = max(rows, key=profile.contrast.__getitem__)
     title = f"Where along {shown(column.name)} the distribution differs"
     limit = "grey marks" if column.kind == "categorical" else "dashed limit"
     shows = "It is shown to differ where it does." if claimed else "A difference is not shown anywhere."
-    return draw_picture(
+    yield draw_picture(
         partial(plot_profile, part, labels=column.labels),
         key=key,
         title=title,

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from frhsic._files import replacing
 from frhsic._text import clean, digits, is_right_to_left, join_words, shorten, shown
-from frhsic.auditing import Audit, Column
+from frhsic.auditing import MIN_ROWS_SHOWN, Audit, Column, limit_sentence, make_tiles
 from frhsic.report import _figures, _reasons, _tables, _words
 
 _COMMAND = 2_000  # characters of the command that are shown
@@ -104,8 +104,15 @@ def render_report(
     environment.filters |= {"say": _sentence_filter(audit), "name": _mark_name, "digits": digits}
     return environment.get_template("report.html").render(
         audit=audit,
+        t=_words.TEXT,
         level=f"{100.0 * audit.confidence_level:g} %",
-        title=shown(title, 200) if title else f"Dependence of the {audit.subject} on {join_words(names, 3)}",
+        title=_title(audit, title, names),
+        about=_about(audit),
+        limits=[(one, limit_sentence(one, audit.confidence_level)) for one in audit.limits],
+        several=len(audit.attributes) > 1,
+        outcome_labels=_outcome_labels(audit),
+        fewest=MIN_ROWS_SHOWN,
+        digest=audit.to_dict()["digest"],
         date=f"{date:%Y-%m-%d %H:%M} {date.tzname() or ''}".strip(),
         source=None if source is None else shown(source, 200),
         command=None if command is None else shorten(clean(command), _COMMAND),
@@ -126,6 +133,37 @@ def render_report(
     )
 
 
+def _title(audit: Audit, title: str | None, names: list[str]) -> str:
+    """Return the title: the caller's, or one with the model and the score."""
+    said, words, s = title or audit.about.title, _words.TEXT["page"], join_words(names, 3)
+    if said:
+        return shown(said, 200)
+    if audit.about.model_name is None or audit.score is None:
+        return str(words["title"].format(z=audit.subject, s=s))
+    return str(words["title_model"].format(model=audit.about.model_name, score=audit.score.name, s=s))
+
+
+def _about(audit: Audit) -> list[tuple[str, str]]:
+    """Return what the caller said about the audit, and the names of score and outcome."""
+    words, about = _words.TEXT["page"], audit.about
+    found = {
+        "model": about.model_name,
+        "score": None if audit.score is None else audit.score.name,
+        "outcome": audit.outcome,
+        "owner": about.owner,
+        "purpose": about.purpose,
+        "population": about.population,
+    }
+    return [(words[name], text) for name, text in found.items() if text is not None]
+
+
+def _outcome_labels(audit: Audit) -> list[tuple[str, int]]:
+    """Return the labels of the outcome of at least ten rows, with their rows."""
+    outcome = audit.attributes[0].outcome
+    parts = () if outcome is None else outcome.labels
+    return [(part.label, part.n) for part in parts if part.n >= MIN_ROWS_SHOWN]
+
+
 def _sections(audit: Audit) -> Iterator[dict[str, object]]:
     """Return what the report shows of each attribute, and of all jointly."""
     # Without columns of which every label has too few rows to be drawn.
@@ -138,6 +176,7 @@ def _sections(audit: Audit) -> Iterator[dict[str, object]]:
             "joint": found.kind == "joint",
             "name": join_words([shown(name) for name in found.names], 3),
             "key": key,
+            "tiles": () if found.kind == "joint" else make_tiles(audit, found),
             "figures": tuple(_figures.attribute_figures(found, column, key, audit)),
             "rows": _tables.explain_once(_tables.attribute_rows(found, audit), known),
             "decision_rows": _tables.explain_once(_tables.decision_rows(found, audit), known),

@@ -170,8 +170,8 @@ def reason_figures(found: Attribute, column: Column | None, key: str) -> Iterato
         return
     s, labels = shown(column.name), column.labels
     one = found.explained
-    if one is not None:
-        rows, remark = select_points(one, column)
+    if one is not None and (chosen := select_points(one, column))[0]:
+        rows, remark = chosen
         one = take_points(one, rows, "points", "mean", "low", "high", "unadjusted", "mass")
         factors = join_words([shown(name) for name in one.factors], 3)
         title = f"Mean score along {s} at equal {factors}"
@@ -190,8 +190,8 @@ def reason_figures(found: Attribute, column: Column | None, key: str) -> Iterato
             ),
         )
     carried = found.carried
-    if carried is not None:
-        rows, remark = select_points(carried, column)
+    if carried is not None and (chosen := select_points(carried, column))[0]:
+        rows, remark = chosen
         parts = tuple(tuple(part[i] for i in rows) for part in carried.parts)
         carried = replace(take_points(carried, rows, "points", "mass", "whole"), parts=parts)
         title = f"What each input adds along {s}"

@@ -47,6 +47,8 @@ class Carriers(Result):
         The interval of each share by itself.
     points, mass : tuple of float
         Values of s, or medians of its ranges, and the share of rows of each.
+    counts : tuple of int
+        The rows of each.
     parts : tuple of tuple of float
         D_j at the points, for each input; they sum to ``whole``.
     whole : tuple of float
@@ -72,6 +74,7 @@ class Carriers(Result):
     attributes: tuple[str, ...]
     n: int
     confidence_level: float
+    counts: tuple[int, ...] = ()
 
     def to_frame(self) -> Any:
         """Return a row for each input: its share with an interval, and its mean gap by itself."""
@@ -204,6 +207,7 @@ def carriers(
         attributes=rows.s.names,
         n=rows.n_units,
         confidence_level=confidence_level,
+        counts=tuple(np.bincount(code, minlength=cells.size).tolist()),
     )
 
 

@@ -1,0 +1,61 @@
+"""What is audited, in the words of the person who asks: shown and recorded, not checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from frhsic._checks import ArgumentError
+from frhsic._text import shown
+from frhsic.inference import Result
+
+_LONGEST: Final = 500
+
+
+@dataclass(frozen=True)
+class About(Result):
+    """What an audit is about, as its caller says.
+
+    Attributes
+    ----------
+    title : str or None
+        Of the page.
+    model : str or None
+        The name of the model and, after an @, its version.
+    owner, purpose, population : str or None
+        Who answers for the model, what it is used for, and whom the rows stand for.
+    limits_fixed : str or None
+        When the limits were fixed.
+    model_sha256 : str or None
+        Of the file of the model.
+    """
+
+    title: str | None = None
+    model: str | None = None
+    owner: str | None = None
+    purpose: str | None = None
+    population: str | None = None
+    limits_fixed: str | None = None
+    model_sha256: str | None = None
+
+    @property
+    def model_name(self) -> str | None:
+        """The model with its version, in words."""
+        if self.model is None:
+            return None
+        name, at, version = self.model.rpartition("@")
+        return f"{name}, version {version}" if at and name and version else self.model
+
+
+def read_about(about: Mapping[str, object] | About | None) -> About:
+    """Return what is said about the audit, as single lines of bounded length."""
+    if about is None or isinstance(about, About):
+        return about or About()
+    known = [field.name for field in fields(About)]
+    unknown = [str(name) for name in about if name not in known]
+    if unknown:
+        must = f"have keys among {', '.join(known)}"
+        raise ArgumentError("about", must, repr(unknown[0][:40]), "Leave it out, or correct its name.")
+    said = {name: shown(str(value).strip(), _LONGEST) for name, value in about.items() if value is not None}
+    return About(**{name: text for name, text in said.items() if text})

@@ -1,0 +1,109 @@
+"""The commands ``frhsic verify`` and ``frhsic compare``: records of audits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from frhsic._checks import ArgumentError
+from frhsic._text import escape, shorten, to_line
+from frhsic.cli import _options as options
+from frhsic.cli._audit import audit_again
+from frhsic.cli._options import argument, option
+from frhsic.cli._output import echo, show_status, write_json
+
+_SHOWN = 20  # differences that are printed
+
+_Record = Annotated[Path, argument("RECORD", "The JSON of an audit, written by frhsic audit --json.")]
+_Rows = Annotated[
+    str | None,
+    argument("[FILE]", "The rows, as they were passed to frhsic audit; or the database, with --query."),
+]
+_Query = Annotated[str | None, option("--query SELECT", "The query of the record, after you have read it.")]
+_ModelFile = Annotated[
+    Path | None, option("--model-file FILE", "The file of the model, to be compared with its SHA-256.")
+]
+
+
+def verify(
+    record: _Record,
+    file: _Rows = None,
+    query: _Query = None,
+    model_file: _ModelFile = None,
+    as_json: options.Json = None,
+) -> None:
+    """Compute an audit again from its record and the rows, and say number by number what is the same.
+
+    Exits with 0 if all numbers are the same or within the tolerance, 1 if one differs or the record was
+    changed, 2 if the input cannot be read, 3 if something could not be computed. Without the rows it says
+    only whether the record is consistent in itself. Nothing in a record is run.
+
+    \b
+    Examples:
+      frhsic verify audit.json scores.parquet
+      frhsic verify audit.json
+    """  # noqa: D301
+    with show_status("Loading"):
+        import frhsic.auditing
+    plain = frhsic.auditing.read_record(record)
+    problems = list(frhsic.auditing.find_problems(plain))
+    problems += _check_model(plain, model_file)
+    if file is None:
+        _echo_consistency(problems)
+        raise typer.Exit(1 if problems else 0)
+    try:
+        found = audit_again(plain, file, query)
+    except (KeyError, TypeError, AttributeError):
+        raise ArgumentError(
+            "RECORD", "be a whole record", "parts of another type", "Write it anew."
+        ) from None
+    result = frhsic.auditing.verify(plain, found)
+    _echo_result(result, problems)
+    if as_json is not None:
+        write_json(result.to_dict(), as_json)
+        echo(f"Wrote {as_json}.")
+    raise typer.Exit(1 if problems else result.code)
+
+
+def _check_model(plain: dict[str, Any], model_file: Path | None) -> list[str]:
+    """Return a problem if the file of the model is not the recorded one."""
+    if model_file is None:
+        return []
+    from frhsic.cli._input import hash_file
+
+    recorded = plain["about"].get("model_sha256")
+    if recorded is None:
+        fix = "Leave it out."
+        raise ArgumentError("--model-file", "come with a record that holds its SHA-256", "one without", fix)
+    same = hash_file(model_file) == recorded
+    return [] if same else ["The file of the model is not the recorded one."]
+
+
+def _echo_consistency(problems: list[str]) -> None:
+    for problem in problems:
+        echo(f"CHANGED: {problem}", error=True)
+    if not problems:
+        echo(
+            "Internally consistent: its digest fits and its parts do not contradict each other. Whether the "
+            "numbers are those of the rows needs the rows: frhsic verify RECORD FILE."
+        )
+
+
+def _echo_result(result: Any, problems: list[str]) -> None:
+    for problem in problems:
+        echo(f"CHANGED: {problem}", error=True)
+    for name, same in result.columns.items():
+        if not same:
+            echo(f"DIFFERS: the column {to_line(name)} is not the recorded one.", error=True)
+    for line in str(result).splitlines()[len(result.problems) :]:
+        echo(shorten(escape(line), 400))
+    told = [one for one in result.differences if one.state != "within tolerance"]
+    for one in told[:_SHOWN]:
+        place, recorded, computed = map(to_line, (one.place, one.recorded, one.computed))
+        echo(f"DIFFERS: {place}: {recorded} in the record, {computed} now.", error=True)
+    if len(told) > _SHOWN:
+        echo(f"... and {len(told) - _SHOWN:,} more.", error=True)
+    if not problems and result.code == 0:
+        echo("Verified: the rows give the recorded numbers.", style="bold")
