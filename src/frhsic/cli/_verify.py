@@ -1,4 +1,4 @@
-"""The commands ``frhsic verify`` and ``frhsic compare``: records of audits."""
+"""The command ``frhsic verify``: an audit computed again from its record."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def verify(
 
     \b
     Examples:
-      frhsic verify audit.json scores.parquet
+      frhsic verify audit.json scores.csv
       frhsic verify audit.json
     """  # noqa: D301
     with show_status("Loading"):
