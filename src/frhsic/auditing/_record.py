@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from frhsic.data import read_blocks
@@ -100,7 +101,9 @@ def make_record(columns: Sequence[ColumnDigest], options: Options) -> Record:
     """Return the record of an audit made here and now."""
     versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     versions = {"python": platform.python_version(), **versions}
-    machine = f"{sys.platform} {platform.machine()}"
+    threads = torch.get_num_threads()
+    machine = f"{sys.platform} {platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    machine += f", {threads} thread{'s' * (threads != 1)}"
     return Record(tuple(columns), ORDER, options, versions, machine)
 
 
