@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,6 +27,7 @@ from frhsic.inference import (
     Result,
     TestResult,
     frame,
+    load_report,
 )
 
 if TYPE_CHECKING:
@@ -413,6 +415,17 @@ class Audit(Result):
         shown = tuple(hide_attribute(found, column) for found, column in pairs)
         plain = {"schema": SCHEMA, **_finite(super(Audit, replace(self, attributes=shown)).to_dict())}
         return {**plain, "digest": digest(plain)}
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write it as one HTML file: :func:`frhsic.report.write_report`, with its options.
+
+        Parameters
+        ----------
+        path : str or path
+        **options
+            ``title``, ``source``, ``command``, ``date``.
+        """
+        load_report().write_report(self, path, **options)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame with a row for each measure on each attribute."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -44,6 +45,10 @@ _PICTURES = (".png", ".svg", ".pdf")
 _MIN_VALIDATION = 52  # rows to choose on: fewer cannot be whitened in a representation of 50 columns
 
 _Plot = Annotated[Path | None, option("--plot OUT", "Draw the frontier: .png, .svg or .pdf.")]
+_Page = Annotated[
+    Path | None,
+    option("--report OUT", "Write a page: models tried, what each costs and leaves, the choice; .html."),
+]
 _Budgets = Annotated[
     str | None,
     option(
@@ -91,7 +96,8 @@ _Holdout = Annotated[
     float, option("--holdout SHARE", "Share of rows that take no part, to judge the chosen model on.")
 ]
 
-_Paths: TypeAlias = tuple[Path, Path | None, Path | None]  # of the model, the picture and the numbers
+# Of the model, the picture, the numbers and the page.
+_Paths: TypeAlias = tuple[Path, Path | None, Path | None, Path | None]
 
 
 @dataclass(frozen=True)
@@ -160,11 +166,13 @@ class _Search:
 
 
 def frontier(
+    context: typer.Context,
     file: options.File,
     target: options.Target,
     sensitive: options.Sensitive,
     output: options.Model,
     plot: _Plot = None,
+    report: _Page = None,
     as_json: options.Json = None,
     budgets: _Budgets = None,
     limits: _Limits = None,
@@ -210,16 +218,18 @@ def frontier(
     models = parse_models(model, known=(*MODELS, REPAIR))
     search = _Search(parse_grid(budgets, limits, lams), models, parsed, validation, epochs, seed)
     reserve = Holdout(holdout, save_holdout)
-    paths = {"-o": output, "--plot": plot, "--json": as_json, "--save-holdout": save_holdout}
-    options.check_outputs(paths, file)
+    paths = {"-o": output, "--plot": plot, "--report": report, "--json": as_json}
+    options.check_outputs({**paths, "--save-holdout": save_holdout}, file)
     if plot is not None:
         _check_plot(plot)
+    if report is not None:
+        load_pictures()
     data = table.read()
     from frhsic.numerics._threads import one_thread
 
     with one_thread():
-        chosen = _run(search, data, reserve, target, (output, plot, as_json))
-    for path in filter(None, (plot, as_json)):
+        chosen = _run(search, data, reserve, target, (output, plot, as_json, report), context.obj)
+    for path in filter(None, (plot, report, as_json)):
         echo(f"Wrote {path}.")
     if chosen is None:
         echo("No model is saved.", error=True)
@@ -256,12 +266,19 @@ def _check_plot(plot: Path) -> None:
     if plot.suffix.lower() not in _PICTURES:
         must = f"end in {', '.join(_PICTURES)}"
         raise ArgumentError("--plot", must, quote(plot.name), "Write frontier.png, say.")
+    load_pictures()
+
+
+def load_pictures() -> None:
+    """Load what draws, before training: a library that is not installed is an error then."""
     os.environ.setdefault("MPLBACKEND", "agg")  # files are drawn, no windows
     with show_status("Loading"):
-        import frhsic.report  # noqa: F401 - a library that is not installed is an error before training
+        import frhsic.report  # noqa: F401
 
 
-def _run(options: _Search, data: TrainingData, reserve: Holdout, target: str, paths: _Paths) -> str | None:
+def _run(
+    options: _Search, data: TrainingData, reserve: Holdout, target: str, paths: _Paths, words: list[str]
+) -> str | None:
     """Train, choose, write and print; return what is saved, in words."""
     import frhsic.persistence
 
@@ -279,7 +296,7 @@ def _run(options: _Search, data: TrainingData, reserve: Holdout, target: str, pa
         "rule": dataclasses.asdict(options.rule),
         "reason": reason,
     }
-    output, plot, json = paths
+    output, plot, json, page = paths
     picture = None if plot is None else found.draw(plot.suffix.lower()[1:], target)
     if chosen is not None:
         frhsic.persistence.save(_without_repair(chosen), output)
@@ -287,6 +304,16 @@ def _run(options: _Search, data: TrainingData, reserve: Holdout, target: str, pa
         write_bytes(picture, plot)
     if json is not None:
         write_json(found.to_dict(facts), json)
+    if page is not None:
+        search.report(
+            page,
+            target=target,
+            reason=reason,
+            rule=options.rule.name,
+            found=chosen is not None,
+            command=shlex.join(["frhsic", *words]),
+            source=Path(words[1]).name,
+        )
     n = found.rows
     echo(
         f"Trained {len(found.points)} models, each a {data.what}, on {n['training']:,} rows and {data.width}."

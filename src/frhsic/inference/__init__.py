@@ -18,6 +18,7 @@ from frhsic.inference._results import Profile as Profile
 from frhsic.inference._results import RegionResult as RegionResult
 from frhsic.inference._results import Result as Result
 from frhsic.inference._results import frame as frame
+from frhsic.inference._results import load_report as load_report
 from frhsic.inference._strata import MIN_LABEL_ROWS as MIN_LABEL_ROWS
 from frhsic.inference._strata import rows_by_label as rows_by_label
 from frhsic.inference._tests import holm as holm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -54,6 +55,33 @@ class Result:
             rows = zip(*(plain[name] for name in self._columns), strict=True)
             return frame(dict(zip(self._columns, row, strict=True)) for row in rows)
         return frame([{name: value for name, value in plain.items() if not isinstance(value, list | dict)}])
+
+    def plot(self, *, ax: Any = None, **options: Any) -> Any:
+        """Draw it by the function of ``frhsic.report`` that is made for it, with its options.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            None makes a figure.
+
+        Returns
+        -------
+        Axes
+        """
+        return load_report().plot(self, ax=ax, **options)
+
+    def _repr_html_(self) -> str | None:
+        """Return a card for notebooks; None, which shows the text, without the extra ``report``."""
+        try:
+            card: str = load_report().render_card(self)
+        except ImportError:
+            return None
+        return card
+
+
+def load_report() -> Any:
+    """Return ``frhsic.report``, which stands on this package: it is loaded when something is drawn."""
+    return importlib.import_module("frhsic.report")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,11 @@ except ImportError as error:
     ) from error
 
 from frhsic.report._frontier import plot_frontier
+from frhsic.report._frontier_page import draw_search as draw_search
+from frhsic.report._frontier_page import render_frontier, write_frontier
+from frhsic.report._frontier_page import render_search as render_search
+from frhsic.report._notebook import plot as plot
+from frhsic.report._notebook import render_card as render_card
 from frhsic.report._page import render_report, write_report
 from frhsic.report._plots import (
     plot_bounds,
@@ -34,6 +39,8 @@ __all__ = [
     "plot_profile",
     "plot_proxies",
     "plot_transfer",
+    "render_frontier",
     "render_report",
+    "write_frontier",
     "write_report",
 ]

@@ -50,12 +50,47 @@ def write_report(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_report(audit(x[:, 0], sensitive_features=x[:, 1], random_state=0), f"{folder}/report.html")
     """
+    write_html(path, lambda: render_report(audit, title=title, command=command, source=source, date=date))
+
+
+def write_html(path: str | os.PathLike[str], render: Callable[[], str]) -> None:
+    """Write a page to a file, which is replaced when the page is complete."""
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(f"'path' must be a file. Got the folder '{target}'. Add a name: report.html.")
-    html = render_report(audit, title=title, command=command, source=source, date=date).encode()
+    html = render().encode()
     with replacing(target) as file:
         file.write(html)
+
+
+def get_template(file: str, names: set[str]) -> jinja2.Template:
+    """Return a template; its filter ``say`` marks these names in sentences."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("frhsic.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"say": _sentence_filter(names), "name": _mark_name, "digits": digits}
+    return environment.get_template(file)
+
+
+def write_date(date: datetime | None) -> str:
+    """Return a time in words; None is now."""
+    date = datetime.now(UTC) if date is None else date
+    return f"{date:%Y-%m-%d %H:%M} {date.tzname() or ''}".strip()
+
+
+def write_command(command: str | None) -> str | None:
+    """Return a command without control characters, and not too long."""
+    return None if command is None else shorten(clean(command), _COMMAND)
+
+
+def find_versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries behind a page."""
+    own, *libraries = ((name, importlib.metadata.version(name)) for name in ("frhsic", *_LIBRARIES))
+    return dict([own, ("python", platform.python_version()), *libraries])
 
 
 def render_report(
@@ -92,18 +127,10 @@ def render_report(
     '<!doctype html>'
     """
     names = [shown(name) for found in audit.attributes for name in found.names]
-    date = datetime.now(UTC) if date is None else date
-    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("frhsic.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"say": _sentence_filter(audit), "name": _mark_name, "digits": digits}
-    return environment.get_template("report.html").render(
+    names_in_text = {name for column in audit.columns for name in (column.name, *column.labels)}
+    return get_template("report.html", names_in_text).render(
         audit=audit,
+        version=audit.version,
         t=_words.TEXT,
         level=f"{100.0 * audit.confidence_level:g} %",
         title=_title(audit, title, names),
@@ -113,9 +140,9 @@ def render_report(
         outcome_labels=_outcome_labels(audit),
         fewest=MIN_ROWS_SHOWN,
         digest=audit.to_dict()["digest"],
-        date=f"{date:%Y-%m-%d %H:%M} {date.tzname() or ''}".strip(),
+        date=write_date(date),
         source=None if source is None else shown(source, 200),
-        command=None if command is None else shorten(clean(command), _COMMAND),
+        command=write_command(command),
         summary=audit.sentences(),
         notes=audit.notes[1:] if audit.trained_on else audit.notes,
         overview=_tables.overview_rows(audit),
@@ -129,7 +156,7 @@ def render_report(
         recovery=_words.RECOVERY,
         fresh=_words.TRANSFER,
         columns=[_tables.describe_column(column) for column in audit.columns],
-        versions={"frhsic": audit.version, "python": platform.python_version(), **libraries},
+        versions=find_versions() | {"frhsic": audit.version},
     )
 
 
@@ -196,10 +223,9 @@ def _mark_name(text: object) -> Markup:
     return Markup("<bdi>{}</bdi>").format(name)
 
 
-def _sentence_filter(audit: Audit) -> Callable[[object], Markup]:
+def _sentence_filter(names: set[str]) -> Callable[[object], Markup]:
     """Return a filter for sentences that hold names: long ones are cut, others keep their direction."""
-    names = {name for column in audit.columns for name in (column.name, *column.labels)}
-    names |= {shown(name) for name in names}
+    names = names | {shown(name) for name in names}
     odd = sorted((name for name in names if shown(name) != name or is_right_to_left(name)), key=len)
     pattern = re.compile("|".join(map(re.escape, reversed(odd))) or r"(?!)")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +28,7 @@ from frhsic.data import check_aligned, to_generator
 from frhsic.dependence import Dependence
 from frhsic.engine.limits import read_limit
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
-from frhsic.inference import EquivalenceResult, TestResult, frame
+from frhsic.inference import EquivalenceResult, TestResult, frame, load_report
 from frhsic.selection._front import pareto_front
 from frhsic.selection._held_out import Rows, hold_out
 from frhsic.selection._judging import LEVEL, Judge, On, name_model
@@ -334,6 +335,47 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             return frame(rows)
         except ImportError:
             return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the models, performance against dependence: :func:`frhsic.report.plot_frontier`.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            None makes a figure.
+
+        Returns
+        -------
+        Axes
+        """
+        check_is_fitted(self, "points_")
+        return load_report().draw_search(self, ax=ax)
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the search as one HTML file: :func:`frhsic.report.write_frontier`, with its options.
+
+        Parameters
+        ----------
+        path : str or path
+        **options
+            ``title``, ``target``, ``reason``, ``source``, ``command``, ``date``.
+        """
+        check_is_fitted(self, "points_")
+        load_report().write_frontier(self, path, **options)
+
+    def _repr_html_inner(self) -> str:
+        """Return a card of the models for notebooks; before fitting, or without ``report``, a diagram."""
+        if hasattr(self, "points_"):
+            try:
+                return str(load_report().render_search(self))
+            except ImportError:
+                pass
+        return str(super()._repr_html_inner())
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """Return what a notebook shows."""
+        found: dict[str, str] = super()._repr_mimebundle_(**options)
+        return {name: self._repr_html_inner() if name == "text/html" else found[name] for name in found}
 
     @property
     def _members(self) -> list[Any]:
