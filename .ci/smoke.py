@@ -53,7 +53,7 @@ def check_commands():
             file.write(",".join(map(str, row)) + "\n")
     commands = re.findall(r"^  ([a-z]+)  ", frhsic("--help").split("Commands:")[1], re.MULTILINE)
     # A new command must be run below, too.
-    known = ["audit", "datasets", "frontier", "predict", "proxies", "repair", "train"]
+    known = ["audit", "datasets", "frontier", "predict", "proxies", "repair", "train", "verify"]
     assert sorted(commands) == known, commands
     for name in commands:
         assert "--help" in frhsic(name, "--help")
@@ -67,6 +67,7 @@ def check_commands():
     frhsic("audit", *score, "--sensitive", "job", "--held-out", "--report", "a.html", "--json", "a.json")
     frhsic("audit", *score, "--fail-above", "gdp=0.0000001", code=1)
     frhsic("audit", *score, "--engine", "local")
+    frhsic("verify", "a.json", "scores.parquet")
     frhsic("repair", *score, "-o", "repaired.parquet")
     frhsic("proxies", "t.csv", "--sensitive", "age", "--plot", "p.png", "--json", "p.json")
     trees = [*target[:-2], "--model", "lightgbm"]
@@ -74,6 +75,26 @@ def check_commands():
     frhsic("predict", "trees.frhsic", "held.parquet", "-o", "s.csv", code=2)
     frhsic("predict", "trees.frhsic", "held.parquet", "-o", "s.csv", "--backend", "lightgbm")
     frhsic("frontier", *target, "--budgets", "0.5", "-o", "f.frhsic", "--plot", "f.png", "--json", "f.json")
+
+
+def check_databases():
+    import sqlite3
+
+    import duckdb
+
+    query = "select risk, age from people"
+    duck, lite = duckdb.connect("t.duckdb"), sqlite3.connect("t.db")
+    duck.execute("create table people as select * from read_csv('t.csv')")
+    lite.execute("create table people (age integer, risk real)")
+    lite.executemany(
+        "insert into people values (?, ?)", duck.execute("select age, risk from people").fetchall()
+    )
+    lite.commit()
+    for connection, file in ((duck, "t.duckdb"), (lite, "t.db")):
+        connection.close()
+        options = ["--score", "risk", "--sensitive", "age", "--json", f"{file}.json"]
+        frhsic("audit", file, "--query", query, *options)
+        frhsic("verify", f"{file}.json", file, "--query", query)
 
 
 def check_libraries():
@@ -112,5 +133,6 @@ def check_libraries():
 if __name__ == "__main__":
     check_imports()
     check_commands()
+    check_databases()
     check_libraries()
     say("every command ran")

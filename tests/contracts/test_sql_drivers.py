@@ -1,4 +1,4 @@
-"""Rows of DuckDB, SQLite and an untried driver: what comes, that nothing is changed, and what is never told."""
+"""Rows of DuckDB, SQLite and an untried driver: what comes, that nothing is changed, what is never told."""
 
 import contextlib
 import hashlib
@@ -359,9 +359,9 @@ def test_an_error_while_a_query_runs_does_not_quote_the_data(file):
     query = "select json_extract(sex || 'Lovelace', '$.a') as x from scores"
     if file.endswith(".duckdb"):
         query = "select (sex || 'Lovelace')::int as x from scores"
-    with pytest.raises(ValueError, match="'query' must be a SELECT that runs to its end. Got an error") as it:
+    with pytest.raises(ValueError, match=r"runs to its end\. Got an error") as refused:
         list(open_sql(file, query))
-    assert "Lovelace" not in str(it.value)
+    assert "Lovelace" not in str(refused.value)
 
 
 # What is no database
@@ -395,10 +395,8 @@ def test_what_is_no_database_is_refused_and_no_file_is_made(suffix, tmp_path, mo
 
 
 def test_signs_in_a_path_are_no_options(here):
-    for name in ("a b?mode=rwc#x%41.db", "file:c.db", "a?b.duckdb"):
-        assert (
-            make(name if "duckdb" in name else f"./{name}", ["create table t as select 1 as x"]).stderr == ""
-        )
+    for name in ("a b?mode=rwc#x%41.db", "file:c.db", "a b#c%41.duckdb"):
+        assert make(f"./{name}", ["create table t as select 1 as x"]).stderr == ""
         assert rows(open_sql(name, "select x from t"))["x"].to_pylist() == [1]
 
 
@@ -428,13 +426,11 @@ def test_a_lock_of_a_writer_is_said(here):
     assert rows(open_sql("bank.db", QUERY)).num_rows == ROWS
 
 
-@pytest.mark.parametrize(
-    ("module", "extra"), [("adbc_driver_duckdb", "duckdb"), ("adbc_driver_sqlite", "sqlite")]
-)
-def test_a_missing_package_is_named_with_its_extra(module, extra, here, monkeypatch):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf"needs its ADBC driver.*frhsic\[{extra}\]"):
-        open_sql(FILES[extra], QUERY)
+@pytest.mark.parametrize("kind", FILES)
+def test_a_missing_package_is_named_with_its_extra(kind, here, monkeypatch):
+    monkeypatch.setitem(sys.modules, f"adbc_driver_{kind}", None)
+    with pytest.raises(ImportError, match=rf"needs its ADBC driver.*frhsic\[{kind}\]"):
+        open_sql(FILES[kind], QUERY)
 
 
 # Any other driver
@@ -460,7 +456,7 @@ def manifest(here, monkeypatch):
 @pytest.mark.usefixtures("manifest")
 def test_a_driver_by_its_name_is_read_and_said_to_be_untried(here, monkeypatch, capsys):
     monkeypatch.setenv("BANK", f"file:{here}/bank.db?key=sesame")
-    with pytest.warns(UserWarning, match="The driver 'bank' is untried.*may only read"):
+    with pytest.warns(UserWarning, match="Driver 'bank' is untried.*may only read"):
         source = open_sql("BANK", QUERY, driver="bank")
     assert rows(source).num_rows == ROWS
     before = state(here)
@@ -473,7 +469,7 @@ def test_a_driver_by_its_name_is_read_and_said_to_be_untried(here, monkeypatch, 
     line = ["audit", "BANK", "--query", QUERY, "--driver", "bank", *COLUMNS[:4], "--json", "a.json"]
     assert run([*line, "--report", "a.html"]) == 0
     out, err = capsys.readouterr()
-    assert "The driver 'bank' is untried" in err
+    assert "Driver 'bank' is untried" in err
     for text in (out, err, Path("a.json").read_text(), Path("a.html").read_text()):
         assert "sesame" not in text
     assert run(["verify", "a.json", "BANK", "--query", QUERY, "--driver", "bank"]) == 0
@@ -482,7 +478,7 @@ def test_a_driver_by_its_name_is_read_and_said_to_be_untried(here, monkeypatch, 
 
 def test_a_driver_that_is_not_there_is_said(here, monkeypatch):
     monkeypatch.setenv("BANK", "me:sesame@bank/scores")
-    with pytest.raises(ImportError, match="The driver 'nosuch' must be installed") as refused:
+    with pytest.raises(ImportError, match="Driver 'nosuch' needs its ADBC driver") as refused:
         open_sql("BANK", QUERY, driver="nosuch")
     assert "sesame" not in str(refused.value)
     for driver in ("../x", "a b", "", "Bank", "/lib/x.so"):

@@ -41,7 +41,7 @@ class Driver:
 
     title: str
     package: str  # that must be importable; "" where the driver manager looks for the driver itself
-    extra: str  # of frhsic that brings it
+    extra: str  # of frhsic that brings it; "" where none does
     connect: Callable[[str], Any]  # from a URL or a path to a connection that may only read
     schemes: tuple[str, ...] = ()  # how its URLs begin
     suffixes: tuple[str, ...] = ()  # how its files end
@@ -54,12 +54,18 @@ class Driver:
 
     def load(self) -> None:
         """Import the packages; the caller holds no address in the clear."""
-        fix = f"pip install 'frhsic[{self.extra}]'" if self.tried else f"pip install {self.extra}"
         try:
             for name in filter(None, (self.package, "adbc_driver_manager.dbapi")):
                 importlib.import_module(name)
         except ImportError as error:
-            raise ImportError(f"{self.title} needs its ADBC driver. Install it: {fix}.") from error
+            raise self.absent_error() from error
+
+    def absent_error(self) -> ImportError:
+        """Return the error of a driver that is not installed, or too old."""
+        fix = f"Install it: pip install 'frhsic[{self.extra}]'."
+        if not self.tried:
+            fix = "Install adbc-driver-manager, and its own package or manifest, where the manager finds it."
+        return ImportError(f"{self.title} needs its ADBC driver. {fix}")
 
 
 def find_driver(name: str) -> Driver:
@@ -80,7 +86,7 @@ def find_driver(name: str) -> Driver:
             connection.adbc_connection.set_options(**{"adbc.connection.readonly": "true"})
         return connection
 
-    return Driver(f"The driver '{name}'", package, "adbc-driver-manager", connect, tried=False)
+    return Driver(f"Driver '{name}'", package, "", connect, tried=False)
 
 
 # PostgreSQL

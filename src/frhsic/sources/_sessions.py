@@ -29,11 +29,13 @@ _REFUSALS = {
     "role ": "a refusal of the user",
     "not a database": "another file, or an encrypted one",
     "not a valid DuckDB": "another file",
+    "external extensions": "another file",  # one of SQLite, for which DuckDB has an extension
     "version number": "a file of another version",
     "set lock": "a lock of another process, which writes to it",
     "is locked": "a lock of another process, which writes to it",
     "unable to open": "no permission to read it or the files beside it",
     "Could not load": _NO_DRIVER,
+    "cannot import name": _NO_DRIVER,
     "does not exist": "no database of that name",
     "could not translate host": "no such host",
     "Connection refused": "no answer",
@@ -136,10 +138,7 @@ def _connect(address: Address) -> Any:
     if connection is not None:
         _close(connection)
     if why == _NO_DRIVER:
-        raise ImportError(
-            f"{driver.title} must be installed. Got none. Install its Python package, or its manifest where "
-            "the ADBC driver manager looks for it."
-        )
+        raise driver.absent_error()
     if driver.suffixes:
         fix = "If it is another kind of database, name its driver."
         raise ArgumentError(
