@@ -68,6 +68,7 @@ def check_commands():
     frhsic("verify", "a.json", "scores.parquet")
     frhsic("audit", *score, "--fail-above", "gdp=0.0000001", "--fail-on", "upper", code=1)
     frhsic("audit", *score, "--engine", "local")
+    frhsic("verify", "a.json", "scores.parquet")
     frhsic("repair", *score, "-o", "repaired.parquet")
     frhsic("proxies", "t.csv", "--sensitive", "age", "--plot", "p.png", "--json", "p.json")
     trees = [*target[:-2], "--model", "lightgbm"]
@@ -75,6 +76,26 @@ def check_commands():
     frhsic("predict", "trees.frhsic", "held.parquet", "-o", "s.csv", code=2)
     frhsic("predict", "trees.frhsic", "held.parquet", "-o", "s.csv", "--backend", "lightgbm")
     frhsic("frontier", *target, "--budgets", "0.5", "-o", "f.frhsic", "--plot", "f.png", "--json", "f.json")
+
+
+def check_databases():
+    import sqlite3
+
+    import duckdb
+
+    query = "select risk, age from people"
+    duck, lite = duckdb.connect("t.duckdb"), sqlite3.connect("t.db")
+    duck.execute("create table people as select * from read_csv('t.csv')")
+    lite.execute("create table people (age integer, risk real)")
+    lite.executemany(
+        "insert into people values (?, ?)", duck.execute("select age, risk from people").fetchall()
+    )
+    lite.commit()
+    for connection, file in ((duck, "t.duckdb"), (lite, "t.db")):
+        connection.close()
+        options = ["--score", "risk", "--sensitive", "age", "--json", f"{file}.json"]
+        frhsic("audit", file, "--query", query, *options)
+        frhsic("verify", f"{file}.json", file, "--query", query)
 
 
 def check_libraries():
@@ -113,5 +134,6 @@ def check_libraries():
 if __name__ == "__main__":
     check_imports()
     check_commands()
+    check_databases()
     check_libraries()
     say("every command ran")

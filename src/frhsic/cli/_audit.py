@@ -36,8 +36,8 @@ _File = Annotated[
     argument(
         "FILE",
         "A CSV, Parquet or Arrow file; a folder, a quoted pattern ('scores/*.parquet') or URL of such files; "
-        "or, with --query, a PostgreSQL database: its URL, or the name of an environment variable that holds "
-        "it.",
+        "or, with --query, a database: the URL of PostgreSQL, a DuckDB or SQLite file, or the name of an "
+        "environment variable that holds one of them.",
     ),
 ]
 _Score = Annotated[list[str], option("--score COL", "The score; several columns are a representation.")]
@@ -117,7 +117,10 @@ _Contributions = Annotated[
         "which inputs carry the gap.",
     ),
 ]
-_Query = Annotated[str | None, option("--query SELECT", "What to read from a database.")]
+_Query = Annotated[
+    str | None,
+    option("--query SELECT", "What to read from a database. It is written into reports and records."),
+]
 _Engine = Annotated[
     str,
     option(
@@ -145,6 +148,7 @@ class _Request:
     engine: str
     partials: Path | None
     shown_file: str  # of a URL neither user, password nor query
+    driver: str | None = None  # of a database
     prefix: str | None = None  # of the columns of contributions
 
     @property
@@ -185,6 +189,7 @@ def audit(
     drop_missing: options.DropMissing = False,
     missing_values: options.MissingValues = None,
     query: _Query = None,
+    driver: options.Driver = None,
     engine: _Engine = "auto",
     partials: _Partials = None,
 ) -> None:
@@ -204,6 +209,7 @@ def audit(
       frhsic audit scores.csv --score score --sensitive age --fail-above gdp=0.25
       frhsic audit 'scores/*.parquet' --score score --sensitive age --report audit.html
       frhsic audit BANK_DATABASE --query "SELECT score, age FROM scores" --score score --sensitive age
+      frhsic audit scores.duckdb --query "SELECT score, age FROM scores" --score score --sensitive age
     """  # noqa: D301
     gate = Gate.parse(
         fail_above,
@@ -224,7 +230,8 @@ def audit(
         raise ArgumentError("--engine", must, quote(engine), "Leave it out.")
     columns = {
         "--score": score, "--sensitive": sensitive, "--label": label, "--weight": weight, "--group": group,
-        "--given": given, "--contributions": _list_contributions(file, contributions),
+        "--given": given,
+        "--contributions": _list_contributions(file if query is None else "", contributions),
     }  # fmt: skip
     arguments = {
         "kinds": kinds,
@@ -242,10 +249,10 @@ def audit(
     placeholders = options.parse_placeholders(missing_values)
     import frhsic.sources
 
-    shown = frhsic.sources.redact_url(file)
+    shown = _redact(file, query)
     request = _Request(
         file, columns, positive, arguments, placeholders, drop_missing, query, engine, partials, shown,
-        contributions,
+        driver, contributions,
     )  # fmt: skip
     source = _open_large(request)
     with show_status("Loading"):
@@ -255,7 +262,8 @@ def audit(
         with show_status("Drawing the report"):
             import frhsic.report
 
-            command = shlex.join(["frhsic", *map(frhsic.sources.redact_url, context.obj)])
+            typed = (shown if one == file else frhsic.sources.redact_url(one) for one in context.obj)
+            command = shlex.join(["frhsic", *typed])
             frhsic.report.write_report(found, report, command=command, source=shown)
     if as_json is not None:
         write_json(found.to_dict(), as_json)
@@ -265,7 +273,16 @@ def audit(
     raise typer.Exit(0 if gate.check(found) else 1)
 
 
-def audit_again(plain: dict[str, Any], file: str, query: str | None) -> frhsic.auditing.Audit:
+def _redact(file: str, query: str | None) -> str:
+    """Return the file or the database as it may be printed."""
+    import frhsic.sources
+
+    return frhsic.sources.redact_url(file) if query is None else frhsic.sources.redact_database(file)
+
+
+def audit_again(
+    plain: dict[str, Any], file: str, query: str | None, driver: str | None = None
+) -> frhsic.auditing.Audit:
     """Return the audit that a record describes, computed again from rows."""
     options_, names = plain["record"]["options"], _names_by_role(plain)
     if (options_["query"] is None) != (query is None) or (query or "") != (options_["query"] or ""):
@@ -285,12 +302,10 @@ def audit_again(plain: dict[str, Any], file: str, query: str | None) -> frhsic.a
     }
     arguments |= {"random_state": plain["seed"], "about": plain["about"]}
     arguments |= {"thresholds": tuple(options_["thresholds"])}
-    import frhsic.sources
-
     request = _Request(
         file, columns, options_["positive_label"], arguments, list(options_["missing_values"]),
         options_["drop_missing"], query, "local" if options_["method"] == "sketch" else "auto", None,
-        frhsic.sources.redact_url(file), options_["prefix"],
+        _redact(file, query), driver, options_["prefix"],
     )  # fmt: skip
     source = _open_large(request) if options_["method"] == "sketch" else None
     with warnings.catch_warnings():
@@ -434,9 +449,14 @@ def _open_large(request: _Request) -> frhsic.sources.Source | None:
     """Return the rows as a source where they are to be sketched; None where they fit into memory."""
     import frhsic.sources
 
+    if request.query is None and request.driver is not None:
+        got, fix = "none", "Write what to read from the database."
+        raise ArgumentError("--driver", "come with --query", got, fix)
     if request.query is not None:
-        with show_status("Asking the database"):
-            source = frhsic.sources.open_sql(request.file, request.query, allow_missing=request.drop_missing)
+        with echo_warnings(), show_status("Asking the database"):
+            source = frhsic.sources.open_sql(
+                request.file, request.query, driver=request.driver, allow_missing=request.drop_missing
+            )
         source = dataclasses.replace(source, missing_values=tuple(request.placeholders))
         check_columns(list(source.columns), request.columns)
         return source

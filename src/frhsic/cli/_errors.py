@@ -33,7 +33,7 @@ _OPTIONS = {
         name: f"--{name}"
         for name in ("budget", "budgets", "limit", "limits", "lam", "lams", "validation", "tolerance")
     },
-    **{name: f"--{name}" for name in ("epochs", "query", "partials")},
+    **{name: f"--{name}" for name in ("epochs", "query", "driver", "partials")},
     **dict.fromkeys(("X", "path", "where", "database", "columns"), "FILE"),
 }
 _DROP_MISSING = "pass --drop-missing to leave such rows out."

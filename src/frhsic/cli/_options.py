@@ -51,6 +51,14 @@ Epochs = Annotated[int, option("--epochs N", "Passes over the rows.")]
 Json = Annotated[Path | None, option("--json OUT.json", "Write every number as JSON.")]
 Table = Annotated[Path, option("-o --output OUT", _TABLE_FILE)]
 TableOrNone = Annotated[Path | None, option("-o --output OUT", _TABLE_FILE)]
+Driver = Annotated[
+    str | None,
+    option(
+        "--driver NAME",
+        "The ADBC driver of the database, where neither its URL nor its suffix tells: postgresql, duckdb, "
+        "sqlite, or another one, which is untried.",
+    ),
+]
 DropMissing = Annotated[
     bool, option("--drop-missing", "Leave out rows in which one of the named columns is empty.")
 ]

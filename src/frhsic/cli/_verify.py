@@ -31,6 +31,7 @@ def verify(
     record: _Record,
     file: _Rows = None,
     query: _Query = None,
+    driver: options.Driver = None,
     model_file: _ModelFile = None,
     as_json: options.Json = None,
 ) -> None:
@@ -54,7 +55,7 @@ def verify(
         _echo_consistency(problems)
         raise typer.Exit(1 if problems else 0)
     try:
-        found = audit_again(plain, file, query)
+        found = audit_again(plain, file, query, driver)
     except (KeyError, TypeError, AttributeError):
         raise ArgumentError(
             "RECORD", "be a whole record", "parts of another type", "Write it anew."

@@ -1,6 +1,7 @@
 """Tables from and to files, and tables of any size as record batches, a few columns at a time."""
 
 # In __all__: what users need. The other names are for the packages of frhsic.
+from frhsic.sources._address import redact_database as redact_database
 from frhsic.sources._batches import open_source
 from frhsic.sources._missing import drop_missing as drop_missing
 from frhsic.sources._shuffle import shuffle

@@ -219,10 +219,10 @@ def select_columns(schema: pa.Schema, columns: Sequence[str] | None, where: str)
             f"names of columns must be distinct in {where}. Got {list_names(doubled[:1])} twice. "
             "Rename one of the two."
         )
-    return import_pyarrow().schema([(column, _plain(schema.field(column).type)) for column in wanted])
+    return import_pyarrow().schema([(column, plain_type(schema.field(column).type)) for column in wanted])
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
     """Take categories of text as text: another file may have text, which is also faster to convert."""
     text = import_pyarrow().types.is_dictionary(kind) and is_text(kind.value_type)
     return kind.value_type if text else kind
