@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 
+from frhsic._text import shown
 from frhsic.auditing import audit, limit_sentence, make_tiles
 from frhsic.cli import run
 
@@ -24,6 +25,8 @@ NAMES = [
     "| --- | --- |",
     "<!-- comment",
     "x" * 300,
+    "a [link](javascript:alert(1))",
+    "#1 #",
 ]
 KINDS = {"h1", "h2", "h3", "p", "ul", "li", "strong", "code", "table", "thead", "tbody", "tr", "th", "td"}
 
@@ -149,25 +152,35 @@ def test_what_users_typed_stays_text(found, name):
     extra = {"li": 3, "ul": 1, "h3": 1}  # purpose, outcome and note
     for tag in KINDS:
         assert page.tags.count(tag) == plain.tags.count(tag) + extra.get(tag, 0), tag
-    plain_name = name.translate({0x2028: " ", 0x2029: " ", ord("\r"): "\ufffd"})
-    beginning = " ".join(plain_name.split())[:50]
-    places = [page.of("h2")[0], *page.of("h3"), *page.of("li"), *page.of("td")]
-    texts = [" ".join(text.replace("\u2068", "").split()) for text in places]
-    assert sum(text.startswith(beginning) for text in texts) == 2  # the title and the heading of its table
-    assert sum(beginning in text for text in texts) >= 12
-    assert f"Owner: {beginning}" in " ".join(texts)
+    sentences = [
+        text
+        for one in hostile.attributes
+        for tile in make_tiles(hostile, one)
+        for text in (tile.title, f"{tile.value} {tile.unit}", tile.interval, tile.sentence)
+    ]
+    short = shown(name) if len(name) > 60 else name
+    assert list(map(flat, page.of("td"))) == [flat(text.replace(name, short)) for text in sentences]
+    assert flat(page.of("h3")[2]) == flat(short)
+    assert f"Owner: {flat(short)}" in map(flat, page.of("li"))
+    assert flat(short)[:30] in flat(page.of("h2")[0])
+
+
+def flat(text):
+    """Return a text on one line, without what surrounds names."""
+    plain = text.translate({0x2068: None, 0x2069: None, 0x2028: " ", 0x2029: " ", ord("\r"): "\ufffd"})
+    return " ".join(plain.split())
 
 
 def test_a_long_name_is_cut_and_a_name_from_right_to_left_is_isolated(found):
     one = found.attribute("age")
-    for name, shown in (("x" * 300, "x" * 59 + "…"), ("שלום", "שלום")):
+    for name, written in (("x" * 300, "x" * 59 + "…"), ("שלום", "שלום")):
         named = replace(
             found,
             columns=(replace(found.columns[0], name=name), found.columns[1]),
             attributes=(replace(one, names=(name,)), found.attributes[1]),
         )
         text = named.to_markdown()
-        assert f"\n### \u2068{shown}\u2069\n" in text
+        assert f"\n### \u2068{written}\u2069\n" in text
         assert text.count("\u2068") == text.count("\u2069")
         assert "x" * 61 not in text
     for sign in "\u202e\u2066\x1b\x00":
