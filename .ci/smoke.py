@@ -64,7 +64,8 @@ def check_commands():
     frhsic("train", *target, "--holdout", "0.3", "--save-holdout", "held.parquet", "-o", "m.frhsic")
     frhsic("predict", "m.frhsic", "held.parquet", "-o", "scores.parquet", "--keep", "age", "--keep", "job")
     score = ["scores.parquet", "--score", "score", "--sensitive", "age"]
-    frhsic("audit", *score, "--sensitive", "job", "--held-out", "--report", "a.html", "--json", "a.json")
+    frhsic("audit", *score, "--sensitive", "job", "--held-out", "--report", "a.html", "--json", "a.json",
+           "--markdown", "a.md")  # fmt: skip
     frhsic("verify", "a.json", "scores.parquet")
     frhsic("audit", *score, "--fail-above", "gdp=0.0000001", "--fail-on", "upper", code=1)
     frhsic("audit", *score, "--engine", "local")

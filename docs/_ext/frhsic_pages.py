@@ -27,6 +27,8 @@ PACKAGES = (
     "selection",
     "baselines",
     "metrics",
+    "testing",
+    "integrations.mlflow",
     "sources",
     "sketching",
     "runners",

@@ -31,6 +31,7 @@ from frhsic.penalty import Penalty
 from frhsic.selection import FrontierSearch
 from frhsic.sketching import HSICSketch
 from frhsic.sources import open_source, read_table, write_table
+from frhsic.testing import assert_gap_below
 
 
 def test_the_bare_command_prints_the_whole_help_line_by_line():
@@ -259,6 +260,7 @@ def entry_points():
     """List everything public that pairs rows of one argument with rows of another."""
     found = {
         "audit": audit,
+        "assert_gap_below": partial(assert_gap_below, limit=1.0),
         "HSICSketch.like": HSICSketch.like,
         "fit_path": partial(fit_path, FRHSICClassifier()),
     }

@@ -2,9 +2,11 @@
 
 from frhsic.auditing._about import About as About
 from frhsic.auditing._audit import audit
+from frhsic.auditing._audit import measure_limits as measure_limits
 from frhsic.auditing._decisions import Decision as Decision
 from frhsic.auditing._decisions import Region as Region
 from frhsic.auditing._limits import DECISION_MEASURE as DECISION_MEASURE
+from frhsic.auditing._limits import ENDS as ENDS
 from frhsic.auditing._limits import OUTCOME_MEASURES as OUTCOME_MEASURES
 from frhsic.auditing._limits import Limit as Limit
 from frhsic.auditing._limits import limit_sentence as limit_sentence
@@ -19,6 +21,7 @@ from frhsic.auditing._results import Outcome as Outcome
 from frhsic.auditing._results import Recovery as Recovery
 from frhsic.auditing._results import Representation as Representation
 from frhsic.auditing._results import Transfer as Transfer
+from frhsic.auditing._results import list_numbers as list_numbers
 from frhsic.auditing._schema import schema
 from frhsic.auditing._source import audit_source
 from frhsic.auditing._tiles import Tile as Tile

@@ -16,7 +16,7 @@ from frhsic.auditing._about import read_about
 from frhsic.auditing._claims import Evidence, Shares, adjust, find_signs_about_zero, make_claims, rejects
 from frhsic.auditing._decisions import check_regions, find_decisions, read_regions, read_thresholds
 from frhsic.auditing._explained import find_explanations
-from frhsic.auditing._limits import find_limits, read_limits
+from frhsic.auditing._limits import Limit, find_limits, judge, read_limits
 from frhsic.auditing._measures import MEASURES, AuditMeasure, Measurement
 from frhsic.auditing._record import ColumnDigest, Options, hash_rows, make_record
 from frhsic.auditing._results import Attribute, Audit, Column, LabelDependence, Outcome, Representation
@@ -125,11 +125,12 @@ def audit(
     0.001
     """
     check_confidence_level(confidence_level)
-    seed = int(torch.randint(2**31, (), generator=to_generator(random_state)))
-    if isinstance(random_state, int):
-        seed = random_state
     settings = Settings(
-        confidence_level, bandwidth_s, seed, read_thresholds(thresholds), read_regions(regions)
+        confidence_level,
+        bandwidth_s,
+        _read_seed(random_state),
+        read_thresholds(thresholds),
+        read_regions(regions),
     )
     asked, said = read_limits(limits), read_about(about)
     why = {"given": given, "contributions": contributions}
@@ -179,6 +180,53 @@ def audit(
         repeated=None if sketched else count_repeated(subjects[-1].rows.z, subjects[-1].s),
         record=make_record(columns, options),
     )
+
+
+@one_thread()
+def measure_limits(
+    scores: object,
+    limits: Mapping[str, float],
+    *,
+    sensitive_features: object,
+    sample_weight: object = None,
+    kinds: str | Mapping[str, str] | None = None,
+    groups: object = None,
+    confidence_level: float = 0.95,
+    random_state: object = None,
+) -> tuple[tuple[Limit, ...], tuple[str, ...]]:
+    """Return limits beside the numbers of an audit, and notes on what these rows do not give.
+
+    Only the measures that are limited are computed.
+    """
+    check_confidence_level(confidence_level)
+    subjects, _ = subjects_of_rows(
+        scores,
+        Settings(confidence_level, None, _read_seed(random_state)),
+        sensitive_features=sensitive_features,
+        y_true=None,
+        sample_weight=sample_weight,
+        kinds=kinds,
+        groups=groups,
+        positive_label=None,
+    )
+    found: list[Limit] = []
+    notes: tuple[str, ...] = ()
+    for subject in subjects[:-1] or subjects:
+        for name, at_most in limits.items():
+            measured, more = _measure(MEASURES[name], subject, f"on {subject.name}")
+            if measured is None and not more:
+                got, fix = f"{name} of {subject.width} columns", "Take normalized_hsic."
+                raise ArgumentError("measure", "be defined for these scores", got, fix)
+            title = f"{MEASURES[name].short} on {subject.name}"
+            found.append(judge(name, title, subject.name, measured, at_most))
+            notes += more
+    return tuple(found), notes
+
+
+def _read_seed(random_state: object) -> int:
+    """Return the seed of an audit; an int is its own."""
+    seed = int(torch.randint(2**31, (), generator=to_generator(random_state)))
+    return random_state if isinstance(random_state, int) else seed
 
 
 def _name_of(column: object) -> str | None:

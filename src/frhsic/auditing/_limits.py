@@ -21,6 +21,8 @@ DECISION_MEASURE: Final = "gap_at"
 OUTCOME_MEASURES: Final = ("equal_opportunity", "equalized_odds", "calibration_gap")
 
 State = Literal["passed", "failed", "not shown", "not measured"]
+# What is compared with a limit.
+ENDS: Final = ("lower", "upper", "estimate")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,14 @@ class Limit(Result):
     high: float | None
     state: State
 
+    def exceeds(self, on: str) -> bool:
+        """Return whether an end of the interval ("lower", "upper") or the estimate is above the limit."""
+        if self.estimate is None:
+            return True
+        if on == "estimate":
+            return self.estimate > self.at_most
+        return self.state == "failed" or (on == "upper" and self.state == "not shown")
+
 
 def read_limits(limits: Mapping[str, Any] | None) -> dict[str, float]:
     """Return limits by the name of a measure, as numbers."""
@@ -72,13 +82,14 @@ def find_limits(found: Audit, limits: Mapping[str, float]) -> tuple[Limit, ...]:
     for name, at_most in limits.items():
         for one in found.attributes:
             for title, measured in select_numbers(one, name):
-                made.append(_judge(name, f"{title} on {one.name}", one.name, measured, at_most))
+                made.append(judge(name, f"{title} on {one.name}", one.name, measured, at_most))
     return tuple(made)
 
 
-def _judge(
+def judge(
     measure: str, title: str, attribute: str, measured: Interval | Estimate | None, at_most: float
 ) -> Limit:
+    """Return a limit beside one number."""
     if measured is None:
         return Limit(measure, attribute, title, at_most, None, None, None, "not measured")
     low = high = measured.estimate

@@ -13,6 +13,7 @@ from frhsic._text import number
 from frhsic.auditing._about import About
 from frhsic.auditing._decisions import Decision, Region
 from frhsic.auditing._limits import Limit
+from frhsic.auditing._markdown import make_markdown
 from frhsic.auditing._measures import Estimate
 from frhsic.auditing._privacy import hide_attribute
 from frhsic.auditing._record import Record, digest
@@ -427,32 +428,44 @@ class Audit(Result):
         """
         load_report().write_report(self, path, **options)
 
+    def to_markdown(self) -> str:
+        """Return a section for a model card or a pull request, as Markdown.
+
+        It has the title with model and score, the state of each limit, the numbers of each attribute with
+        their intervals, what is not shown, and versions, seed and digest. Names stand as text, whatever they
+        hold.
+        """
+        return make_markdown(self, self.to_dict()["digest"])
+
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame with a row for each measure on each attribute."""
-        rows: list[dict[str, Any]] = []
-        for found in self.every:
-            rows += _row(found.name, "independence test", found.test)
-            for name, result in found.measures.items():
-                rows += _row(found.name, name, result)
-            for decision in found.decisions:
-                rows += _row(found.name, f"gap of decisions at {number(decision.threshold)}", decision.gap)
-            if found.outcome is not None:
-                outcome = found.outcome
-                rows += _row(found.name, "equalized odds test", outcome.equalized_odds)
-                for one in outcome.labels:
-                    rows += _row(found.name, f"gdp where the outcome is {one.label}", one.gdp)
-                rows += _row(found.name, "calibration_gap", outcome.calibration_gap)
-        return frame(rows)
+        return frame(
+            {"attribute": found.name, "measure": name, **_fields(result)}
+            for found in self.every
+            for name, result in list_numbers(found)
+        )
 
 
 _FIELDS = ("estimate", "low", "high", "chance", "chance_high", "pvalue", "adjusted", "n")
 
 
-def _row(attribute: str, name: str, result: TestResult | Interval | Estimate | None) -> list[dict[str, Any]]:
-    if result is None:
-        return []
+def list_numbers(found: Attribute) -> list[tuple[str, TestResult | Interval | Estimate]]:
+    """Return every test and measure on an attribute, by its name in a table."""
+    numbers: list[tuple[str, TestResult | Interval | Estimate | None]] = [
+        ("independence test", found.test),
+        *found.measures.items(),
+        *((f"gap of decisions at {number(one.threshold)}", one.gap) for one in found.decisions),
+    ]
+    if found.outcome is not None:
+        numbers.append(("equalized odds test", found.outcome.equalized_odds))
+        numbers += [(f"gdp where the outcome is {one.label}", one.gdp) for one in found.outcome.labels]
+        numbers.append(("calibration_gap", found.outcome.calibration_gap))
+    return [(name, result) for name, result in numbers if result is not None]
+
+
+def _fields(result: TestResult | Interval | Estimate) -> dict[str, Any]:
     values = {field: value for field, value in result.to_dict().items() if field in _FIELDS}
-    return [{"attribute": attribute, "measure": name, **dict.fromkeys(_FIELDS), **values}]
+    return {**dict.fromkeys(_FIELDS), **values}
 
 
 def _finite(value: Any) -> Any:

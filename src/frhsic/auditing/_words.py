@@ -30,7 +30,7 @@ def sentences(audit: Audit) -> tuple[str, ...]:
         column = columns[found.names[0]]
         numbers = (measure.sentence(found, audit.score) for measure in MEASURES.values())
         parts = (
-            _dependence(found, audit),
+            dependence_sentence(found, audit),
             *filter(None, (headline(found, audit.score), *numbers)),
             *_places_of(found, column, audit),
         )
@@ -42,10 +42,10 @@ def sentences(audit: Audit) -> tuple[str, ...]:
             lines.append(" ".join(_outcome(found, found.outcome, column, audit)))
     if audit.joint is not None:
         lines.append(" ".join(_joint(audit.joint, audit)))
-    return (*lines, _confidence(audit), LIMITS)
+    return (*lines, confidence_sentence(audit), LIMITS)
 
 
-def _confidence(audit: Audit) -> str:
+def confidence_sentence(audit: Audit) -> str:
     """Return the confidence of all statements together, and of each interval."""
     share = percent(audit.confidence_level)
     if not audit.claims:
@@ -60,7 +60,7 @@ def _subject(audit: Audit) -> str:
     return "the score" if audit.subject == "score" else f"the representation ({audit.width} columns)"
 
 
-def _dependence(found: Attribute, audit: Audit) -> str:
+def dependence_sentence(found: Attribute, audit: Audit) -> str:
     """Return whether the score is shown to depend on an attribute."""
     subject, p = _subject(audit), _p_value(found.test)
     if "depends" in audit.find_claims("dependence", found.names):
@@ -162,7 +162,7 @@ def _within_outcomes(found: Attribute, test: TestResult, audit: Audit) -> str:
 
 
 def _joint(joint: Attribute, audit: Audit) -> list[str]:
-    lines = [f"Jointly: {_dependence(joint, audit)}"]
+    lines = [f"Jointly: {dependence_sentence(joint, audit)}"]
     single = any(audit.find_claims("dependence", found.names) for found in audit.attributes)
     if "depends" in audit.find_claims("dependence", joint.names) and not single:
         lines.append("These rows do not show on which of them.")

@@ -17,7 +17,7 @@ from frhsic.cli import _options as options
 from frhsic.cli._gate import BUILT_IN, DECISION_MEASURE, OUTCOME_MEASURES, Gate
 from frhsic.cli._input import check_columns, drop_empty, hash_file, list_columns, read_columns
 from frhsic.cli._options import argument, option
-from frhsic.cli._output import echo, echo_table, echo_warnings, show_status, write_json
+from frhsic.cli._output import echo, echo_table, echo_warnings, show_status, write_bytes, write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +47,9 @@ _Group = Annotated[
     str | None, option("--group COL", "Rows of equal COL, such as a person, may depend on one another.")
 ]
 _Report = Annotated[Path | None, option("--report OUT.html", "Write a report with pictures.")]
+_Markdown = Annotated[
+    Path | None, option("--markdown OUT.md", "Write a section for a model card or a pull request.")
+]
 _ConfidenceLevel = Annotated[
     float, option("--confidence-level", "The confidence of each interval, and of all claims together.")
 ]
@@ -174,6 +177,7 @@ def audit(
     contributions: _Contributions = None,
     report: _Report = None,
     as_json: options.Json = None,
+    markdown: _Markdown = None,
     confidence_level: _ConfidenceLevel = 0.95,
     seed: options.Seed = 0,
     trained_on: _TrainedOn = None,
@@ -224,7 +228,7 @@ def audit(
     if positive is not None and label is None:
         fix = "Name its column with --label."
         raise ArgumentError("--positive", "come with --label", "no outcome", fix)
-    options.check_outputs({"--report": report, "--json": as_json}, Path(file))
+    options.check_outputs({"--report": report, "--json": as_json, "--markdown": markdown}, Path(file))
     if engine not in _ENGINES:
         must = f"be one of {', '.join(_ENGINES)}"
         raise ArgumentError("--engine", must, quote(engine), "Leave it out.")
@@ -267,8 +271,10 @@ def audit(
             frhsic.report.write_report(found, report, command=command, source=shown)
     if as_json is not None:
         write_json(found.to_dict(), as_json)
+    if markdown is not None:
+        write_bytes(found.to_markdown().encode(), markdown)
     _echo_audit(found, request)
-    for path in filter(None, (report, as_json)):
+    for path in filter(None, (report, as_json, markdown)):
         echo(f"Wrote {path}.")
     raise typer.Exit(0 if gate.check(found) else 1)
 

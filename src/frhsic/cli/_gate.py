@@ -79,18 +79,11 @@ class Gate:
 
         kept = True
         for one in found.limits:
-            fails = self._fails(one)
+            fails = one.exceeds(self.end)
             text = frhsic.auditing.limit_sentence(one, found.confidence_level)
             echo(f"{_WORDS[one.state]}: {shorten(escape(text), 400)}", error=fails or one.state != "passed")
             kept &= not fails
         return kept
-
-    def _fails(self, one: frhsic.auditing.Limit) -> bool:
-        if one.estimate is None:
-            return True
-        if self.end == "estimate":
-            return one.estimate > one.at_most
-        return one.state == "failed" or (self.end == "upper" and one.state == "not shown")
 
 
 def _check_measures(
