@@ -27,6 +27,7 @@ from frhsic.data import (
     LabelRows,
     Sensitive,
     check_aligned,
+    choose_positive,
     read_columns,
     split_labels,
     suspicious_codes,
@@ -228,14 +229,7 @@ def _read_outcome(y_true: object, n: int, positive_label: Label | None) -> Outco
         for label in split:
             y[label.rows] = float(label.value)
         return OutcomeColumn(y)
-    positive = labels[-1] if positive_label is None else positive_label
-    if positive not in labels:
-        raise ArgumentError(
-            "positive_label",
-            "be a label of 'y_true'",
-            repr(positive_label),
-            f"Take one of {', '.join(repr(label) for label in labels[:MAX_LABELS])}.",
-        )
+    positive = choose_positive(labels, positive_label)
     for code, label in enumerate(split):
         y[label.rows] = float(label.value == positive) if len(split) == 2 else float(code)
     return OutcomeColumn(y, split, positive if len(split) == 2 else None)
