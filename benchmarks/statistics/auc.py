@@ -49,6 +49,7 @@ DESIGNS = (
     Design("AUC near one", gain=3.0, slope=1.0),
     Design("AUC near one, rare class", gain=3.0, slope=1.0, rate=0.05),
     Design("one positive of ten missed", gain=3.0, slope=0.0, missed=0.1),
+    Design("three positives of a hundred missed", gain=3.5, slope=0.0, missed=0.03),
 )
 BY_NAME = {design.name: design for design in DESIGNS}
 

@@ -35,6 +35,11 @@ def naive(y, score, w, groups):
     return auc, sum(x * x for x in errors.values()), degrees, min(free) + 1.0
 
 
+def wilson(rate, n, t):
+    """Return the two x with (rate - x)^2 = t^2 x (1 - x) / n."""
+    return sorted(np.roots([1 + t * t / n, -(2 * rate + t * t / n), rate * rate]).real)
+
+
 def people(n=600, seed=0, step=0.5):
     rng = np.random.default_rng(seed)
     age = rng.integers(20, 50, n)
@@ -75,8 +80,10 @@ def test_auc_and_interval_are_those_of_double_loops(weighted, grouped):
         middle = (units * auc + 0.5) / (units + 1)
         reach = stats.t.isf(tail, degrees) * math.sqrt(variance) / (middle * (1 - middle))
         centre = math.log(middle / (1 - middle))
-        assert low == pytest.approx(1 / (1 + math.exp(-(centre - reach))), rel=1e-9)
-        assert high == pytest.approx(1 / (1 + math.exp(-(centre + reach))), rel=1e-9)
+        other = wilson(auc, middle * (1 - middle) / variance, stats.t.isf(tail, degrees))
+        assert units * min(auc, 1 - auc) > 5
+        assert low == pytest.approx(min(other[0], 1 / (1 + math.exp(-(centre - reach)))), rel=1e-9)
+        assert high == pytest.approx(max(other[1], 1 / (1 + math.exp(-(centre + reach)))), rel=1e-9)
     assert found.overall == pytest.approx(roc_auc_score(y, score, sample_weight=w), abs=1e-12)
 
 
@@ -129,6 +136,9 @@ def test_a_perfect_score_a_reversed_one_and_a_constant_one_have_intervals():
             assert 0.02 < high - low < 0.6
     perfect, reversed_ = (auc_curve(y, sign * y, {"age": age}) for sign in (1, -1))
     assert perfect.low == pytest.approx([1 - x for x in reversed_.high])
+    for low, rows in zip(perfect.low, perfect.positives, strict=True):  # half of the rows are positive
+        t = stats.t.isf(0.025 / len(perfect.low), rows - 1)
+        assert low == pytest.approx(rows / (rows + t * t))
 
 
 def test_one_missed_row_of_thirty_has_the_interval_of_a_rate_at_least():
@@ -137,14 +147,8 @@ def test_one_missed_row_of_thirty_has_the_interval_of_a_rate_at_least():
     found = auc_curve(y, score, {"s": np.arange(430) % 7})
     (auc,), (low,), (high,) = found.auc, found.low, found.high
     t = stats.t.isf(0.025, naive(y, score, np.ones(430), list(range(430)))[2])
-    wilson = [
-        x.real
-        for x in np.roots(
-            [1 + t * t / 30, -(2 * auc + t * t / 30), auc * auc]
-        )  # (auc - x)^2 = t^2 x (1 - x) / 30
-    ]
-    assert low <= min(wilson) + 1e-9
-    assert high >= max(wilson) - 1e-9
+    assert low <= wilson(auc, 30, t)[0] + 1e-12
+    assert high >= wilson(auc, 30, t)[1] - 1e-12
 
 
 def test_categories_without_thirty_rows_of_a_class_are_left_out_with_a_note():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from frhsic.auditing._subject import (
     note_repeated_rows,
 )
 from frhsic.data import Label
+from frhsic.inference import AUCCurve, auc_curve
 from frhsic.sketching import HSICSketch
 
 
@@ -50,6 +52,25 @@ class SketchSubject(Subject):
     def by_label(self) -> list[tuple[str, Subject]]:
         sketch = self.sketch
         return [(cut(label), SketchSubject(sketch.at(label), self.settings)) for label in sketch.labels]
+
+    def auc(self) -> AUCCurve | None:
+        """Return the AUC of the stored rows, at most 5,000 of each label."""
+        if self.favourable is None or not self.has_means:
+            return None
+        parts = [(label == self.favourable, part.rows) for label, part in self.by_label()]
+        if any(part.s.categories != self.s.categories for _, part in parts):
+            fix = "Audit the rows."
+            raise ArgumentError("scores", "have every category within each label", "some without", fix)
+        z, s = (
+            torch.cat(columns)
+            for columns in zip(*((part.z, part.s.values) for _, part in parts), strict=True)
+        )
+        # A row counts beside those of its own label only: weights need no scale in common.
+        w = torch.cat([torch.ones(part.n) if part.w is None else part.w * part.n for _, part in parts])
+        y = torch.cat([torch.full((part.n,), float(positive)) for positive, part in parts])
+        level = self.settings.confidence_level
+        found = auc_curve(y, z, replace(self.s, values=s), confidence_level=level, sample_weight=w)
+        return replace(found, label=self.favourable)
 
     def describe(self) -> Column:
         s, line = self.s, self.sketch.line()
@@ -87,7 +108,10 @@ class SketchSubject(Subject):
                 "the column as 'groups' (--group)."
             )
         if sketch.labels:
-            notes.append("Calibration is not part of the audit of a sketch.")
+            notes.append(
+                "Calibration and the base rate are not part of the audit of a sketch; the AUC is that of at "
+                "most 5,000 stored rows of each label."
+            )
         if sketch.grouped:
             notes.append(
                 "Rows come in groups: of a sketch only the test and HSIC count these. Gaps (GDP too), "

@@ -18,6 +18,7 @@ from frhsic.auditing._results import Column
 from frhsic.data import Label, Sensitive
 from frhsic.dependence import GDP, Dependence
 from frhsic.inference import (
+    AUCCurve,
     Curve,
     DecisionGaps,
     Factors,
@@ -154,6 +155,18 @@ class Subject(ABC):
 
     def residual(self) -> Subject | None:
         """Return outcome minus score in place of the score, where the score predicts the outcome."""
+        return None
+
+    def of_outcome(self) -> Subject | None:
+        """Return the outcome in place of the score, where it is binary or a number."""
+        return None
+
+    def of_absolute_error(self) -> Subject | None:
+        """Return |outcome - score| in place of the score, where the outcome is a number."""
+        return None
+
+    def auc(self) -> AUCCurve | None:
+        """Return the AUC of the score along the column, where the outcome is binary."""
         return None
 
     @abstractmethod

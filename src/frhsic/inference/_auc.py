@@ -29,9 +29,9 @@ from frhsic.numerics._threads import one_thread
 # A window has at least so many rows (or groups) of each class.
 MIN_CLASS = 30
 # With fewer than so many rows on the wrong side, what they show of the variance is not to be trusted.
-_FEW = 3.0
-# Scores that are all alike in a window show no variance: it is at least this part of the largest one.
-_PART = 1.0 / 16.0
+_FEW = 5.0
+# Of few different scores hardly any row may show the variance: it is at least this part of that of a rate.
+_PART = 1.0 / 8.0
 
 
 @one_thread()
@@ -78,10 +78,12 @@ def auc_curve(
     precise. Each category is a window; those with fewer rows are left out. Windows depend on s, outcomes and
     weights, never on the scores.
 
-    *Intervals.* The variance is that of DeLong, DeLong and Clarke-Pearson (1988), summed over groups. The
-    interval is symmetric on the logit scale, with Student's quantile at the level divided by the number of
-    windows (Bonferroni). Where fewer than three rows of the rarer class are on the wrong side, the interval
-    also holds Wilson's for as many independent rows: an AUC of one in a window has an interval too.
+    *Intervals.* The variance is that of DeLong, DeLong and Clarke-Pearson (1988), summed over groups. An
+    interval holds two: that which is symmetric on the logit scale, and Wilson's of a rate of as many rows as
+    would be as precise. Both have Student's quantile at the level divided by the number of windows
+    (Bonferroni). Near zero and one, where fewer than five rows of the rarer class are on the wrong side,
+    Wilson's counts each of its rows once: an AUC of one in a window has an interval too. Nor is the variance
+    taken below an eighth of that of a rate, which scores with many ties may show.
 
     Examples
     --------
@@ -268,10 +270,13 @@ class _AUC(NamedTuple):
         quantile = float(-stdtrit(self.degrees, tail))
         middle = (self.units * self.auc + 0.5) / (self.units + 1.0)  # as of rates: no logit of zero or one
         slope = middle * (1.0 - middle)
-        reach = quantile * max(self.variance, _PART * slope / self.units) ** 0.5 / slope
+        variance = max(self.variance, _PART * slope / self.units)
+        reach = quantile * variance**0.5 / slope
         ends = [float(expit(logit(middle) + side)) for side in (-reach, reach)]
+        rows = slope / variance  # of a rate that would be known as well
         if self.units * min(self.auc, 1.0 - self.auc) < _FEW:
-            ends += _wilson(self.auc, self.units, quantile)
+            rows = min(rows, self.units)
+        ends += _wilson(self.auc, rows, quantile)
         return min(self.auc, *ends), max(self.auc, *ends)
 
 

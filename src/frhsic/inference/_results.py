@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from frhsic._text import number, percent
@@ -287,6 +287,12 @@ class AUCCurve(Result):
             f"{percent(self.confidence_level)} intervals for all of them at once (n = {self.n:,})."
         )
         return " ".join((text, *self.notes))
+
+    def take(self, windows: Sequence[int]) -> AUCCurve:
+        """Return some of the windows."""
+        names = (*self._columns, "mass", *(("categories",) if self.categories else ()))
+        values: dict[str, Any] = {name: tuple(getattr(self, name)[i] for i in windows) for name in names}
+        return replace(self, **values)
 
     def name(self, window: int) -> str:
         """Return a window in words."""
