@@ -156,8 +156,8 @@ def auc_sentence(auc: AUCCurve, column: Column) -> str:
     )
     share = percent(auc.confidence_level)
     return (
-        f"{text}; along {column.name} it goes from {least} to {most}, with {share} intervals for all "
-        f"{len(auc.auc)} windows."
+        f"{text}; along {column.name} it goes from {least} to {most}, with {share} intervals for all windows "
+        "at once."
     )
 
 

@@ -23,7 +23,7 @@ from frhsic.auditing._subject import (
     note_repeated_rows,
 )
 from frhsic.data import Label
-from frhsic.inference import AUCCurve, auc_curve
+from frhsic.inference import AUCCurve, Curve, auc_curve
 from frhsic.sketching import HSICSketch
 
 
@@ -38,6 +38,7 @@ class SketchSubject(Subject):
         self.stored, self.groups_lost = RowsSubject(z, s, settings, weights), sketch.grouped
         self.has_means = z.shape[1] == 1 and s.kinds.count("continuous") <= 1 and not sketch.grouped
         self.favourable = None if positive is None else cut(positive)
+        self.whole = s  # that of all labels, where this is one of them
 
     @property
     def rows(self) -> RowsSubject:
@@ -49,25 +50,39 @@ class SketchSubject(Subject):
         variance = line.mass @ (line.variance + (line.mean - line.mass @ line.mean).square())
         return math.sqrt(float(variance * line.squared_mass.sum()))
 
-    def by_label(self) -> list[tuple[str, Subject]]:
-        sketch = self.sketch
-        return [(cut(label), SketchSubject(sketch.at(label), self.settings)) for label in sketch.labels]
+    def by_label(self) -> list[tuple[str, SketchSubject]]:
+        parts = [(cut(one), SketchSubject(self.sketch.at(one), self.settings)) for one in self.sketch.labels]
+        for _, part in parts:
+            part.whole = self.s
+        return parts
+
+    def codes_of(self, values: Tensor) -> Tensor:
+        """Return values of s with the codes that the categories have among all labels of the outcome."""
+        mine, known = ((s.categories or (None,))[0] for s in (self.s, self.whole))
+        if mine is None or known is None or mine == known:
+            return values
+        return torch.tensor([float(known.index(label)) for label in mine])[values.long()].to(values)
+
+    def curve(self, confidence_level: float, cutoff: float | None = None) -> Curve:
+        found = super().curve(confidence_level, cutoff)
+        if self.whole.categories == self.s.categories:
+            return found
+        points, start, stop = (
+            tuple(self.codes_of(torch.tensor(ends)).tolist())
+            for ends in (found.points, found.start, found.stop)
+        )
+        return replace(found, points=points, start=start, stop=stop)
 
     def auc(self) -> AUCCurve | None:
         """Return the AUC of the stored rows, at most 5,000 of each label."""
         if self.favourable is None or not self.has_means:
             return None
-        parts = [(label == self.favourable, part.rows) for label, part in self.by_label()]
-        if any(part.s.categories != self.s.categories for _, part in parts):
-            fix = "Audit the rows."
-            raise ArgumentError("scores", "have every category within each label", "some without", fix)
-        z, s = (
-            torch.cat(columns)
-            for columns in zip(*((part.z, part.s.values) for _, part in parts), strict=True)
-        )
+        parts = [(label == self.favourable, part, part.rows) for label, part in self.by_label()]
+        z = torch.cat([rows.z for _, _, rows in parts])
+        s = torch.cat([part.codes_of(rows.s.values) for _, part, rows in parts])
         # A row counts beside those of its own label only: weights need no scale in common.
-        w = torch.cat([torch.ones(part.n) if part.w is None else part.w * part.n for _, part in parts])
-        y = torch.cat([torch.full((part.n,), float(positive)) for positive, part in parts])
+        w = torch.cat([torch.ones(rows.n) if rows.w is None else rows.w * rows.n for _, _, rows in parts])
+        y = torch.cat([torch.full((rows.n,), float(positive)) for positive, _, rows in parts])
         level = self.settings.confidence_level
         found = auc_curve(y, z, replace(self.s, values=s), confidence_level=level, sample_weight=w)
         return replace(found, label=self.favourable)

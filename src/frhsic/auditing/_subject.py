@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -174,7 +175,7 @@ class Subject(ABC):
         """Return the standard error of the overall mean score."""
 
     @abstractmethod
-    def by_label(self) -> list[tuple[str, Subject]]:
+    def by_label(self) -> Sequence[tuple[str, Subject]]:
         """Return each label of the outcome with its rows."""
 
     @abstractmethod

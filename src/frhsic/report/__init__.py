@@ -11,9 +11,11 @@ except ImportError as error:
 from frhsic.report._frontier import plot_frontier
 from frhsic.report._page import render_report, write_report
 from frhsic.report._plots import (
+    plot_auc,
     plot_bounds,
     plot_curve,
     plot_decision_gaps,
+    plot_error_rates,
     plot_history,
     plot_null,
     plot_profile,
@@ -24,10 +26,12 @@ from frhsic.report._reasons import plot_adjusted, plot_carriers, plot_proxies
 
 __all__ = [
     "plot_adjusted",
+    "plot_auc",
     "plot_bounds",
     "plot_carriers",
     "plot_curve",
     "plot_decision_gaps",
+    "plot_error_rates",
     "plot_frontier",
     "plot_history",
     "plot_null",
