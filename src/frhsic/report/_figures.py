@@ -151,13 +151,13 @@ def _auc_figure(auc: AUCCurve, column: Column, key: str, label: str | None) -> I
     low, high = (f"{digits(part.auc[i])} ({part.name(i)})" for i in ends)
     fill = {"s": shown(column.name), "label": label, "level": percent(auc.confidence_level)}
     fill |= {"n": f"{min(part.counts):,}", "low": low, "high": high, "auc": digits(auc.overall)}
-    title = words["auc"].format(**fill)
+    title, caption = words["auc"].format(**fill), words["auc_of_labels" if auc.categories else "auc_caption"]
     yield draw_picture(
         partial(plot_auc, part),
         key=key,
         title=title,
         description=words["auc_description"].format(**fill),
-        caption=f"{title}: {words['auc_of_labels' if auc.categories else 'auc_caption'].format(**fill)}{remark}",
+        caption=f"{title}: {caption.format(**fill)}{remark}",
         size=_size(column, len(rows)),
     )
 
