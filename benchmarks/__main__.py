@@ -34,6 +34,7 @@ OTHERS = {
     "claims": "statistics.claims",
     "coverage": "statistics.coverage",
     "curves": "statistics.curves",
+    "auc": "statistics.auc",
     "conditional": "statistics.conditional",
     "gaps": "statistics.gaps",
     "levels": "statistics.levels",

@@ -54,6 +54,7 @@ OF_DATA = {
 # Functions of numbers, of a region, or of more columns (test_factors.py), tested beside their formulas.
 OF_NUMBERS = {
     "adjusted_curve",
+    "auc_curve",
     "carriers",
     "conditional_independence_test",
     "linear_complexity",

@@ -314,8 +314,9 @@ def test_indexes_with_the_same_labels_in_another_order_are_an_error(call, first,
         arguments["given"] = {"x": table["a"].to_numpy()}
     if "region" in inspect.signature(call).parameters:
         arguments["region"] = table["b"].to_numpy() == 1
-    if "y" in inspect.signature(call).parameters and other != "y":
-        arguments["y"] = table["b"].to_numpy()
+    for name in ("y", "y_true"):
+        if name in inspect.signature(call).parameters and other != name and call is not audit:
+            arguments[name] = table["b"].to_numpy()
     more = {"tolerance": 0.1, "lams": [0.0], "classes": [0, 1]}
     more = {name: more[name] for name in more if name in inspect.signature(call).parameters}
     if first == "y_pred":

@@ -27,6 +27,7 @@ from frhsic.auditing import (
     Audit,
     Claim,
     Column,
+    ErrorRates,
     Estimate,
     LabelDependence,
     Outcome,
@@ -42,16 +43,19 @@ from frhsic.inference import (
     Profile,
     TestResult,
     adjusted_curve,
+    auc_curve,
     carriers,
     proxies,
 )
 from frhsic.inference.bounds import Certificate, certify
 from frhsic.report import (
     plot_adjusted,
+    plot_auc,
     plot_bounds,
     plot_carriers,
     plot_curve,
     plot_decision_gaps,
+    plot_error_rates,
     plot_frontier,
     plot_history,
     plot_null,
@@ -562,8 +566,11 @@ def drawn(certificate: Certificate) -> dict[str, Any]:
     age, x = g.normal(size=(2, 200))
     adjusted = adjusted_curve(x, {"age": age}, given={"x": x + g.normal(size=200)}, random_state=0)
     carried = carriers({"a": age, "b": x}, {"age": age}, random_state=0, n_draws=99)
+    auc = auc_curve(x > 0, x + age, {"age": age})
     found = proxies({"a": age + x, "b": x}, {"age": age}, random_state=0)
     return {
+        "plot_auc": lambda ax: plot_auc(auc, ax=ax),
+        "plot_error_rates": lambda ax: plot_error_rates(ErrorRates(0.5, a_curve("age", ages), None), ax=ax),
         "plot_adjusted": lambda ax: plot_adjusted(adjusted, ax=ax),
         "plot_carriers": lambda ax: plot_carriers(carried, ax=ax),
         "plot_proxies": lambda ax: plot_proxies(found, ax=ax),

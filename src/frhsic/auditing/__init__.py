@@ -11,6 +11,7 @@ from frhsic.auditing._limits import OUTCOME_MEASURES as OUTCOME_MEASURES
 from frhsic.auditing._limits import Limit as Limit
 from frhsic.auditing._limits import limit_sentence as limit_sentence
 from frhsic.auditing._measures import MEASURES, AuditMeasure, Estimate
+from frhsic.auditing._outcome import ErrorRates as ErrorRates
 from frhsic.auditing._privacy import MIN_ROWS_SHOWN as MIN_ROWS_SHOWN
 from frhsic.auditing._privacy import shown_points as shown_points
 from frhsic.auditing._record import Record as Record

@@ -18,6 +18,7 @@ from frhsic.auditing._decisions import check_regions, find_decisions, read_regio
 from frhsic.auditing._explained import find_explanations
 from frhsic.auditing._limits import Limit, find_limits, judge, read_limits
 from frhsic.auditing._measures import MEASURES, AuditMeasure, Measurement
+from frhsic.auditing._outcome import find_outcome_curves
 from frhsic.auditing._record import ColumnDigest, Options, hash_rows, make_record
 from frhsic.auditing._results import Attribute, Audit, Column, LabelDependence, Outcome, Representation
 from frhsic.auditing._rows import subjects_of_rows
@@ -72,8 +73,9 @@ def audit(
     sensitive_features : array or frame of shape (n,) or (n, q)
         Numbers are continuous, labels categorical; ``kinds`` overrides. Required unless sketches are passed.
     y_true : array of shape (n,), optional
-        The outcome: adds dependence among the rows of each label (equal opportunity, equalized odds), the
-        calibration of the score along s and, for a representation, fresh heads.
+        The outcome: adds dependence among the rows of each label (equal opportunity, equalized odds) and,
+        along s, the calibration of the score, the mean of the outcome (base rate), error rates at the
+        thresholds and the AUC; for a representation, fresh heads.
     sample_weight : array of shape (n,), optional
         Every number is then that of the weighted distribution. There is no certificate: its bounds are for
         equal weights.
@@ -360,7 +362,7 @@ def _audit_attribute(
         if result is not None:
             measures[name] = result
         bar.advance()
-    outcome, more = _audit_outcome(subject, evidence)
+    outcome, more = _audit_outcome(subject, evidence, column)
     decisions, few = find_decisions(subject, column)
     reasons, other = find_explanations(subject, column)
     bar.advance()
@@ -397,7 +399,9 @@ def _measure(
         return None, (f"No {measure.title} {where}: {error}",)
 
 
-def _audit_outcome(subject: Subject, evidence: Evidence) -> tuple[Outcome | None, tuple[str, ...]]:
+def _audit_outcome(
+    subject: Subject, evidence: Evidence, column: Column | None
+) -> tuple[Outcome | None, tuple[str, ...]]:
     """Return the numbers beside the outcome, and notes on those that these rows do not give."""
     parts, residual = subject.by_label(), subject.residual()
     if not parts and subject.rows.outcome is None:
@@ -416,13 +420,15 @@ def _audit_outcome(subject: Subject, evidence: Evidence) -> tuple[Outcome | None
         curve = evidence.labels.get(label)
         labels.append(LabelDependence(label, part.n, gap, None if curve is None else curve.curve))
     where = f"of outcome minus score on {subject.name}"
+    curves, more = find_outcome_curves(subject, column)
     return Outcome(
         equalized_odds=evidence.within,
         labels=tuple(labels),
         equal_opportunity=subject.favourable,
         calibration=None if evidence.calibration is None else evidence.calibration.curve,
         calibration_gap=None if residual is None else measure_gap(residual, where),
-    ), tuple(notes)
+        **curves._asdict(),
+    ), (*notes, *more)
 
 
 def _probe(whole: Subject) -> Representation:

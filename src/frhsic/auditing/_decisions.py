@@ -147,7 +147,7 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
             side = "above" if float(z[0]) > threshold else "below or at"
             notes.append(f"No decisions at {number(threshold)}: all scores are {side} it.")
             continue
-        curve = _as_rates(subject.curve(level, threshold))
+        curve = as_rates(subject.curve(level, threshold))
         decisions.append(_decision(threshold, gap, curve, column))
     for question in settings.regions:
         if question.column == column.name:
@@ -166,7 +166,7 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
     return DecisionResults(cutoffs, tuple(decisions), tuple(regions)), tuple(notes)
 
 
-def _as_rates(curve: Curve) -> Curve:
+def as_rates(curve: Curve) -> Curve:
     """Return a curve of rates with its band between zero and one."""
 
     def clip(values: Sequence[float]) -> tuple[float, ...]:
@@ -182,16 +182,21 @@ def _as_rates(curve: Curve) -> Curve:
     )
 
 
+def find_extremes(curve: Curve, column: Column) -> tuple[int, int] | None:
+    """Return where a curve is lowest and highest, of values with at least 1 % of the rows; None of one."""
+    visible = [i for i in shown_points(curve, column) if curve.mass[i] >= _SHARE]
+    if len(visible) < 2:
+        return None
+    return min(visible, key=curve.mean.__getitem__), max(visible, key=curve.mean.__getitem__)
+
+
 def _decision(threshold: float, gap: Interval, curve: Curve, column: Column) -> Decision:
     """Return the decisions by a threshold, with the ratio of the lowest to the highest rate."""
-    visible = [i for i in shown_points(curve, column) if curve.mass[i] >= _SHARE]
-    found = Decision(threshold, curve.overall, gap, curve)
-    if len(visible) < 2:
+    ends, found = find_extremes(curve, column), Decision(threshold, curve.overall, gap, curve)
+    if ends is None or curve.mean[ends[1]] <= 0.0:
         return found
     low, high = curve.mean_low or curve.low, curve.mean_high or curve.high
-    worst, best = (pick(visible, key=curve.mean.__getitem__) for pick in (min, max))
-    if curve.mean[best] <= 0.0:
-        return found
+    worst, best = ends
     return Decision(
         threshold,
         curve.overall,

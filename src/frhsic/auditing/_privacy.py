@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from frhsic.inference import AdjustedCurve, Carriers, Curve, DecisionGaps, Profile
+from frhsic.inference import AdjustedCurve, AUCCurve, Carriers, Curve, DecisionGaps, Profile
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +22,7 @@ MIN_ROWS_SHOWN: Final = 10
 _OF_POINTS: Final = ("mean", "low", "high", "mean_low", "mean_high")
 
 
-def shown_points(found: Curve | Carriers | Profile | AdjustedCurve, column: Column) -> list[int]:
+def shown_points(found: Curve | Carriers | Profile | AdjustedCurve | AUCCurve, column: Column) -> list[int]:
     """Return which points of a curve may be shown: no extremes, and none of fewer than ten rows."""
     counts: tuple[int, ...] = getattr(found, "counts", ())
     few = {i for i, count in enumerate(counts) if count < MIN_ROWS_SHOWN}
@@ -52,8 +52,27 @@ def _hide(curve: Curve | None, column: Column) -> Curve | None:
 
 
 def _hide_outcome(outcome: Outcome, column: Column) -> Outcome:
-    labels = tuple(replace(one, curve=_hide(one.curve, column)) for one in outcome.labels)
-    return replace(outcome, labels=labels, calibration=_hide(outcome.calibration, column))
+    return replace(
+        outcome,
+        labels=tuple(replace(one, curve=_hide(one.curve, column)) for one in outcome.labels),
+        calibration=_hide(outcome.calibration, column),
+        curve=_hide(outcome.curve, column),
+        absolute_error=_hide(outcome.absolute_error, column),
+        errors=tuple(
+            replace(
+                one,
+                false_positive=_hide(one.false_positive, column),
+                false_negative=_hide(one.false_negative, column),
+            )
+            for one in outcome.errors
+        ),
+        auc=None if outcome.auc is None else _hide_windows(outcome.auc, column),
+    )
+
+
+def _hide_windows(auc: AUCCurve, column: Column) -> AUCCurve:
+    kept = shown_points(auc, column)
+    return auc if len(kept) == len(auc.points) else auc.take(kept)
 
 
 def _hide_carried(carried: Carriers, column: Column) -> Carriers:

@@ -15,11 +15,13 @@ from frhsic.auditing._decisions import Decision, Region
 from frhsic.auditing._limits import Limit
 from frhsic.auditing._markdown import make_markdown
 from frhsic.auditing._measures import Estimate
+from frhsic.auditing._outcome import ErrorRates
 from frhsic.auditing._privacy import hide_attribute
 from frhsic.auditing._record import Record, digest
 from frhsic.auditing._words import sentences
 from frhsic.inference import (
     AdjustedCurve,
+    AUCCurve,
     Carriers,
     Curve,
     DecisionGaps,
@@ -165,6 +167,14 @@ class Outcome(Result):
         The mean of y - score along s: zero where the score is calibrated at that value of s.
     calibration_gap : Interval or None
         The mean over s of the distance of that curve from its own mean.
+    curve : Curve or None
+        The mean of y along s: of a binary outcome the rate of the favourable label (base rate).
+    absolute_error : Curve or None
+        The mean of |y - score| along s, when y is a number with many values.
+    errors : tuple of ErrorRates
+        Of a binary outcome at each threshold.
+    auc : AUCCurve or None
+        Of a binary outcome, in windows along s.
     """
 
     equalized_odds: TestResult | None
@@ -172,6 +182,10 @@ class Outcome(Result):
     equal_opportunity: str | None
     calibration: Curve | None
     calibration_gap: Interval | None
+    curve: Curve | None = None
+    absolute_error: Curve | None = None
+    errors: tuple[ErrorRates, ...] = ()
+    auc: AUCCurve | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ from frhsic.data import (
     LabelRows,
     Sensitive,
     check_aligned,
+    choose_positive,
     read_columns,
     split_labels,
     suspicious_codes,
@@ -35,7 +37,7 @@ from frhsic.data import (
     to_sensitive,
     to_weights,
 )
-from frhsic.inference import read_contributions, read_factors
+from frhsic.inference import AUCCurve, auc_curve, read_contributions, read_factors
 
 
 class OutcomeColumn(NamedTuple):
@@ -100,8 +102,34 @@ class RowsSubject(Subject):
         probability = self.outcome.positive is not None and bool(((self.z >= 0) & (self.z <= 1)).all())
         if not probability and self.outcome.split:
             return None
-        missed = self.outcome.y[:, None] - self.z
-        return RowsSubject(missed, self.s, self.settings, self.w, self.groups)
+        return self._beside(self.outcome.y - self.z[:, 0])
+
+    def _beside(self, values: Tensor) -> RowsSubject:
+        """Return other values ``(n,)`` in place of the score."""
+        return RowsSubject(values[:, None], self.s, self.settings, self.w, self.groups)
+
+    def of_outcome(self) -> RowsSubject | None:
+        if self.outcome is None or (self.outcome.split and self.outcome.positive is None):
+            return None
+        return self._beside(self.outcome.y)
+
+    def of_absolute_error(self) -> RowsSubject | None:
+        if self.outcome is None or self.outcome.split or not self.has_means:
+            return None
+        return self._beside((self.outcome.y - self.z[:, 0]).abs())
+
+    def auc(self) -> AUCCurve | None:
+        if self.outcome is None or self.outcome.positive is None or not self.has_means:
+            return None
+        found = auc_curve(
+            self.outcome.y,
+            self.z,
+            self.s,
+            confidence_level=self.settings.confidence_level,
+            sample_weight=self.w,
+            groups=self.groups,
+        )
+        return replace(found, label=cut(self.outcome.positive))
 
     def describe(self) -> Column:
         values, name = self.s.values[:, 0], self.s.names[0]
@@ -228,14 +256,7 @@ def _read_outcome(y_true: object, n: int, positive_label: Label | None) -> Outco
         for label in split:
             y[label.rows] = float(label.value)
         return OutcomeColumn(y)
-    positive = labels[-1] if positive_label is None else positive_label
-    if positive not in labels:
-        raise ArgumentError(
-            "positive_label",
-            "be a label of 'y_true'",
-            repr(positive_label),
-            f"Take one of {', '.join(repr(label) for label in labels[:MAX_LABELS])}.",
-        )
+    positive = choose_positive(labels, positive_label)
     for code, label in enumerate(split):
         y[label.rows] = float(label.value == positive) if len(split) == 2 else float(code)
     return OutcomeColumn(y, split, positive if len(split) == 2 else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from frhsic.auditing._subject import (
     note_repeated_rows,
 )
 from frhsic.data import Label
+from frhsic.inference import AUCCurve, Curve, auc_curve
 from frhsic.sketching import HSICSketch
 
 
@@ -36,6 +38,7 @@ class SketchSubject(Subject):
         self.stored, self.groups_lost = RowsSubject(z, s, settings, weights), sketch.grouped
         self.has_means = z.shape[1] == 1 and s.kinds.count("continuous") <= 1 and not sketch.grouped
         self.favourable = None if positive is None else cut(positive)
+        self.whole = s  # that of all labels, where this is one of them
 
     @property
     def rows(self) -> RowsSubject:
@@ -47,9 +50,42 @@ class SketchSubject(Subject):
         variance = line.mass @ (line.variance + (line.mean - line.mass @ line.mean).square())
         return math.sqrt(float(variance * line.squared_mass.sum()))
 
-    def by_label(self) -> list[tuple[str, Subject]]:
-        sketch = self.sketch
-        return [(cut(label), SketchSubject(sketch.at(label), self.settings)) for label in sketch.labels]
+    def by_label(self) -> list[tuple[str, SketchSubject]]:
+        parts = [(cut(one), SketchSubject(self.sketch.at(one), self.settings)) for one in self.sketch.labels]
+        for _, part in parts:
+            part.whole = self.s
+        return parts
+
+    def codes_of(self, values: Tensor) -> Tensor:
+        """Return values of s with the codes that the categories have among all labels of the outcome."""
+        mine, known = ((s.categories or (None,))[0] for s in (self.s, self.whole))
+        if mine is None or known is None or mine == known:
+            return values
+        return torch.tensor([float(known.index(label)) for label in mine])[values.long()].to(values)
+
+    def curve(self, confidence_level: float, cutoff: float | None = None) -> Curve:
+        found = super().curve(confidence_level, cutoff)
+        if self.whole.categories == self.s.categories:
+            return found
+        points, start, stop = (
+            tuple(self.codes_of(torch.tensor(ends)).tolist())
+            for ends in (found.points, found.start, found.stop)
+        )
+        return replace(found, points=points, start=start, stop=stop)
+
+    def auc(self) -> AUCCurve | None:
+        """Return the AUC of the stored rows, at most 5,000 of each label."""
+        if self.favourable is None or not self.has_means:
+            return None
+        parts = [(label == self.favourable, part, part.rows) for label, part in self.by_label()]
+        z = torch.cat([rows.z for _, _, rows in parts])
+        s = torch.cat([part.codes_of(rows.s.values) for _, part, rows in parts])
+        # A row counts beside those of its own label only: weights need no scale in common.
+        w = torch.cat([torch.ones(rows.n) if rows.w is None else rows.w * rows.n for _, _, rows in parts])
+        y = torch.cat([torch.full((rows.n,), float(positive)) for positive, _, rows in parts])
+        level = self.settings.confidence_level
+        found = auc_curve(y, z, replace(self.s, values=s), confidence_level=level, sample_weight=w)
+        return replace(found, label=self.favourable)
 
     def describe(self) -> Column:
         s, line = self.s, self.sketch.line()
@@ -87,7 +123,10 @@ class SketchSubject(Subject):
                 "the column as 'groups' (--group)."
             )
         if sketch.labels:
-            notes.append("Calibration is not part of the audit of a sketch.")
+            notes.append(
+                "Calibration and the base rate are not part of the audit of a sketch; the AUC is that of at "
+                "most 5,000 stored rows of each label."
+            )
         if sketch.grouped:
             notes.append(
                 "Rows come in groups: of a sketch only the test and HSIC count these. Gaps (GDP too), "

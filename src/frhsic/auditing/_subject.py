@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ from frhsic.auditing._results import Column
 from frhsic.data import Label, Sensitive
 from frhsic.dependence import GDP, Dependence
 from frhsic.inference import (
+    AUCCurve,
     Curve,
     DecisionGaps,
     Factors,
@@ -156,12 +158,24 @@ class Subject(ABC):
         """Return outcome minus score in place of the score, where the score predicts the outcome."""
         return None
 
+    def of_outcome(self) -> Subject | None:
+        """Return the outcome in place of the score, where it is binary or a number."""
+        return None
+
+    def of_absolute_error(self) -> Subject | None:
+        """Return |outcome - score| in place of the score, where the outcome is a number."""
+        return None
+
+    def auc(self) -> AUCCurve | None:
+        """Return the AUC of the score along the column, where the outcome is binary."""
+        return None
+
     @abstractmethod
     def mean_error(self) -> float:
         """Return the standard error of the overall mean score."""
 
     @abstractmethod
-    def by_label(self) -> list[tuple[str, Subject]]:
+    def by_label(self) -> Sequence[tuple[str, Subject]]:
         """Return each label of the outcome with its rows."""
 
     @abstractmethod

@@ -10,6 +10,7 @@ from frhsic._text import join_words, number, percent
 from frhsic.auditing._decisions import decision_sentences, headline
 from frhsic.auditing._explained import explanation_sentences
 from frhsic.auditing._measures import MEASURES
+from frhsic.auditing._outcome import outcome_sentences
 from frhsic.auditing._privacy import shown_points
 from frhsic.inference import Curve, Profile, TestResult
 
@@ -40,9 +41,10 @@ def sentences(audit: Audit) -> tuple[str, ...]:
             lines += explanation_sentences(found, audit.score)
         if found.outcome is not None:
             lines.append(" ".join(_outcome(found, found.outcome, column, audit)))
+            lines.append(" ".join(outcome_sentences(found.outcome, column, place)))
     if audit.joint is not None:
         lines.append(" ".join(_joint(audit.joint, audit)))
-    return (*lines, confidence_sentence(audit), LIMITS)
+    return (*filter(None, lines), confidence_sentence(audit), LIMITS)
 
 
 def confidence_sentence(audit: Audit) -> str:

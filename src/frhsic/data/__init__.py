@@ -25,6 +25,7 @@ from frhsic.data._convert import to_vector as to_vector
 from frhsic.data._labels import LabelRows as LabelRows
 from frhsic.data._labels import LabelSplit as LabelSplit
 from frhsic.data._labels import check_kept as check_kept
+from frhsic.data._labels import choose_positive as choose_positive
 from frhsic.data._labels import split_labels as split_labels
 from frhsic.data._random import to_generator as to_generator
 from frhsic.data._reading import read_blocks as read_blocks

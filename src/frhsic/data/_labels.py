@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,15 @@ def split_labels(y: object, *, name: str = "y", n_rows: int | None = None, rows_
     counts = np.bincount(codes, minlength=len(labels)).tolist()
     rows = torch.from_numpy(np.argsort(codes, kind="stable")).split(counts)
     return LabelSplit(tuple(map(LabelRows, labels, rows)))
+
+
+def choose_positive(labels: Sequence[Label], positive_label: Label | None) -> Label:
+    """Return the label that counts as 1: the one asked for, or the last; ArgumentError if it is none."""
+    positive = labels[-1] if positive_label is None else positive_label
+    if positive not in labels:
+        fix = f"Take one of {', '.join(repr(label) for label in labels[:10])}."
+        raise ArgumentError("positive_label", "be a label of 'y_true'", repr(positive_label), fix)
+    return positive
 
 
 def check_kept(kept: int, total: int, *, n_labels: int, min_rows: int) -> None:

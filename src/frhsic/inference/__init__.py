@@ -1,5 +1,6 @@
 """Tests, intervals and curves for the dependence of a score or representation on S."""
 
+from frhsic.inference._auc import auc_curve
 from frhsic.inference._curve import conditional_curve
 from frhsic.inference._curve import gdp_from_band as gdp_from_band
 from frhsic.inference._decision_gaps import decision_gaps
@@ -10,6 +11,7 @@ from frhsic.inference._profile import localized_profile
 from frhsic.inference._regions import region_test
 
 # `as`: for the packages above, not part of the public API.
+from frhsic.inference._results import AUCCurve as AUCCurve
 from frhsic.inference._results import Curve as Curve
 from frhsic.inference._results import DecisionGaps as DecisionGaps
 from frhsic.inference._results import EquivalenceResult as EquivalenceResult
@@ -36,6 +38,7 @@ __all__ = [
     "Interval",
     "TestResult",
     "adjusted_curve",
+    "auc_curve",
     "carriers",
     "conditional_curve",
     "conditional_independence_test",

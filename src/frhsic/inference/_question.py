@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TypeVar
@@ -146,6 +146,23 @@ def effective_units(w: Tensor, units: Tensor | None) -> float:
     return 1.0 / float(w.square().sum())
 
 
+def unit_errors(share: Tensor, deviations: Tensor, unit: Tensor) -> tuple[Tensor, float]:
+    """Return the error of a weighted mean by unit, and its degrees of freedom.
+
+    The squares of the errors add up to the variance of the mean, as large as of a mean that is known.
+    """
+    count = int(unit.max()) + 1
+    part = share.new_zeros(count).index_add(0, unit, share * deviations)
+    m = 1.0 / float(share.new_zeros(count).index_add(0, unit, share).square().sum())
+    return part * (m / max(m - 1.0, 0.5)) ** 0.5, max(m - 1.0, 1.0)
+
+
+def welch_degrees(variances: Sequence[float], degrees: Sequence[float]) -> float:
+    """Return the degrees of freedom of a sum of estimated variances, by Welch and Satterthwaite."""
+    spread = sum(v * v / m for v, m in zip(variances, degrees, strict=True))
+    return max(min(degrees), sum(variances) ** 2 / max(spread, 1e-300))  # never fewer than the fewest
+
+
 def check_positive(count: int, min_rows: int) -> None:
     """Raise ArgumentError if too few rows have a positive weight."""
     if count < min_rows:
@@ -160,11 +177,11 @@ def check_permutations(count: object) -> None:
         raise ArgumentError("n_permutations", "be at least 19, or p is always above 0.05", count, "Take 999.")
 
 
-def check_one_column(s: Sensitive, purpose: str) -> None:
+def check_one_column(s: Sensitive, purpose: str, name: str = "s") -> None:
     """Raise ArgumentError if there are several sensitive columns."""
     if len(s.names) != 1:
         fix = f"Draw one {purpose} for each column."
-        raise ArgumentError("s", f"be one column for a {purpose}", len(s.names), fix)
+        raise ArgumentError(name, f"be one column for a {purpose}", len(s.names), fix)
 
 
 def check_one_score(rows: Observations, purpose: str) -> None:

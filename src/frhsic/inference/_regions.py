@@ -10,7 +10,13 @@ from torch import Tensor
 
 import frhsic.data as data
 from frhsic._checks import ArgumentError
-from frhsic.inference._question import IntervalOptions, Observations, check_permutations
+from frhsic.inference._question import (
+    IntervalOptions,
+    Observations,
+    check_permutations,
+    unit_errors,
+    welch_degrees,
+)
 from frhsic.inference._results import RegionResult
 from frhsic.numerics._permutations import random_orders
 from frhsic.numerics._threads import one_thread
@@ -165,23 +171,19 @@ def _difference(rows: Observations, inside: Tensor) -> _Difference:
     """Return the difference of the means, its standard error and skewness, by sums over units."""
     f, w, groups = rows.z[:, 0], rows.weights, rows.groups
     unit = torch.arange(len(f)) if groups is None else groups
-    count = int(unit.max()) + 1
-    means, parts, variances = [], [], []
+    means, parts, free = [], [], []
     for mask in (inside, ~inside):
         share = torch.where(mask, w, 0.0)
         share = share / share.sum()
-        mean = float(share @ f)
-        part = f.new_zeros(count).index_add(0, unit, share * (f - mean))
-        present = f.new_zeros(count).index_add(0, unit, share).square()
-        m = float(present.sum()) ** -1.0  # units that would be as precise
-        means.append(mean)
-        parts.append(part * (m / max(m - 1.0, 0.5)) ** 0.5)
-        variances.append((float(parts[-1].square().sum()), max(m - 1.0, 1.0)))
+        means.append(float(share @ f))
+        found = unit_errors(share, f - means[-1], unit)
+        parts.append(found[0])
+        free.append(found[1])
     psi = parts[0] - parts[1]
     variance = float(psi.square().sum())
-    degrees = sum(v for v, _ in variances) ** 2 / max(sum(v * v / m for v, m in variances), 1e-300)
     skewness = float(psi.pow(3).sum()) / variance**1.5 if variance > 0 else 0.0
-    return _Difference(means[0], means[1], variance**0.5, skewness, max(1.0, degrees))
+    degrees = welch_degrees([float(part.square().sum()) for part in parts], free)
+    return _Difference(means[0], means[1], variance**0.5, skewness, degrees)
 
 
 def _studentized(f: Tensor, inside: Tensor, orders: Tensor) -> Tensor:

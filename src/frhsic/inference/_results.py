@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from frhsic._text import number, percent
@@ -279,6 +280,58 @@ class Curve(Result):
             f"{self.attributes[0]} {verb} the overall mean {number(self.overall)} {where} (n = {self.n:,}). "
             f"Target: {self.target}."
         )
+
+
+@dataclass(frozen=True)
+class AUCCurve(Result):
+    """The AUC of a score in windows along s, with intervals that hold for all windows at once."""
+
+    _columns = ("points", "auc", "low", "high", "start", "stop", "counts", "positives")
+
+    points: tuple[float, ...]  # the median of s in each window (the code of a category)
+    auc: tuple[float, ...]
+    low: tuple[float, ...]  # the simultaneous intervals
+    high: tuple[float, ...]
+    start: tuple[float, ...]  # where each window begins and ends; infinite at the outermost
+    stop: tuple[float, ...]
+    mass: tuple[float, ...]  # the share of all rows in each window
+    counts: tuple[int, ...]  # the rows in each window
+    positives: tuple[int, ...]  # those of them with the positive outcome
+    overall: float  # the AUC of all rows
+    confidence_level: float
+    attributes: tuple[str, ...]
+    label: str  # the positive outcome
+    n: int  # rows, or groups of rows
+    categories: tuple[str, ...] = ()  # of the windows of a categorical column
+    notes: tuple[str, ...] = ()  # categories that are left out
+
+    def __str__(self) -> str:
+        ends = (pick(range(len(self.auc)), key=self.auc.__getitem__) for pick in (min, max))
+        least, most = (f"{number(self.auc[i])} ({self.name(i)})" for i in ends)
+        size = f"{len(self.auc)} windows" if len(self.auc) > 1 else "one window"
+        text = (
+            f"The AUC along {self.attributes[0]} is between {least} and {most}, and {number(self.overall)} "
+            f"overall: {size} of at least {min(self.counts):,} rows, with "
+            f"{percent(self.confidence_level)} intervals for all of them at once (n = {self.n:,})."
+        )
+        return " ".join((text, *self.notes))
+
+    def take(self, windows: Sequence[int]) -> AUCCurve:
+        """Return some of the windows."""
+        names = (*self._columns, "mass", *(("categories",) if self.categories else ()))
+        values: dict[str, Any] = {name: tuple(getattr(self, name)[i] for i in windows) for name in names}
+        return replace(self, **values)
+
+    def name(self, window: int) -> str:
+        """Return a window in words."""
+        if self.categories:
+            return self.categories[window]
+        first, last = self.start[window], self.stop[window]
+        if first == last:
+            return number(first)
+        if math.isinf(first):
+            return "everywhere" if math.isinf(last) else f"up to {number(last)}"
+        return f"from {number(first)} on" if math.isinf(last) else f"{number(first)} to {number(last)}"
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,11 @@ from frhsic.report._notebook import plot as plot
 from frhsic.report._notebook import render_card as render_card
 from frhsic.report._page import render_report, write_report
 from frhsic.report._plots import (
+    plot_auc,
     plot_bounds,
     plot_curve,
     plot_decision_gaps,
+    plot_error_rates,
     plot_history,
     plot_null,
     plot_profile,
@@ -29,10 +31,12 @@ from frhsic.report._reasons import plot_adjusted, plot_carriers, plot_proxies
 
 __all__ = [
     "plot_adjusted",
+    "plot_auc",
     "plot_bounds",
     "plot_carriers",
     "plot_curve",
     "plot_decision_gaps",
+    "plot_error_rates",
     "plot_frontier",
     "plot_history",
     "plot_null",

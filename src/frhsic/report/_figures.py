@@ -10,21 +10,24 @@ from typing import Any, TypeVar
 from matplotlib.axes import Axes
 
 from frhsic._text import digits, number, percent, shown
-from frhsic.auditing import Attribute, Audit, Column, Outcome, Representation, shown_points
-from frhsic.inference import AdjustedCurve, Carriers, Curve, Profile
+from frhsic.auditing import Attribute, Audit, Column, ErrorRates, Outcome, Representation, shown_points
+from frhsic.inference import AdjustedCurve, AUCCurve, Carriers, Curve, Profile
 from frhsic.inference.bounds import Certificate
 from frhsic.report._plots import (
+    plot_auc,
     plot_bounds,
     plot_curve,
     plot_decision_gaps,
+    plot_error_rates,
     plot_null,
     plot_profile,
     plot_transfer,
 )
 from frhsic.report._svg import INK, Picture, draw_picture
 from frhsic.report._tables import MOST_LABELS
+from frhsic.report._words import TEXT
 
-_Along = TypeVar("_Along", Curve, Profile, AdjustedCurve, Carriers)
+_Along = TypeVar("_Along", Curve, Profile, AdjustedCurve, Carriers, AUCCurve)
 
 
 def attribute_figures(found: Attribute, column: Column | None, key: str, audit: Audit) -> Iterator[Picture]:
@@ -79,20 +82,84 @@ def decision_figures(found: Attribute, column: Column | None, key: str) -> Itera
 def outcome_figures(
     outcome: Outcome | None, column: Column | None, key: str, audit: Audit
 ) -> Iterator[Picture]:
-    """Return the curves within labels of the outcome, and that of outcome minus score."""
+    """Return the outcome along s, errors, AUC and calibration, then the curves within labels of it."""
     if outcome is None or column is None:
         return
-    s = shown(column.name)
+    s, label = (
+        shown(column.name),
+        None if outcome.equal_opportunity is None else shown(outcome.equal_opportunity, 30),
+    )
+    words = TEXT["outcome"]
+    if outcome.curve is not None:
+        kind = "mean" if label is None else "rate"
+        title, ylabel = (words[f"{kind}{part}"].format(s=s, label=label) for part in ("", "_axis"))
+        yield from _curve_figure(outcome.curve, column, f"{key}-outcome", title, ylabel, None)
+    if outcome.absolute_error is not None:
+        title, ylabel = words["error"].format(s=s), words["error_axis"]
+        yield from _curve_figure(outcome.absolute_error, column, f"{key}-error", title, ylabel, None)
+    for place, errors in enumerate(outcome.errors[:3]):
+        yield from _errors_figure(errors, column, f"{key}-errors{place}", label)
+    if outcome.auc is not None:
+        yield from _auc_figure(outcome.auc, column, f"{key}-auc", label)
+    if outcome.calibration is not None:
+        title, ylabel = f"Outcome minus score along {s}", "mean of outcome − score"
+        claims = audit.find_claims("calibration", (column.name,))
+        yield from _curve_figure(
+            outcome.calibration, column, f"{key}-calibration", title, ylabel, claims, zero=True
+        )
     for place, one in enumerate(outcome.labels if len(outcome.labels) <= 3 else ()):
         if one.curve is not None:
             title = f"Mean score along {s} where the outcome is {shown(one.label, 30)}"
             claims = audit.find_claims("within outcomes", (column.name,), one.label)
             yield from _curve_figure(one.curve, column, f"{key}-given{place}", title, "mean score", claims)
-    if outcome.calibration is not None:
-        title, ylabel = f"Outcome minus score along {s}", "mean of outcome − score"
-        claims = audit.find_claims("calibration", (column.name,))
-        key = f"{key}-calibration"
-        yield from _curve_figure(outcome.calibration, column, key, title, ylabel, claims, zero=True)
+
+
+def _errors_figure(errors: ErrorRates, column: Column, key: str, label: str | None) -> Iterator[Picture]:
+    """Return the picture of the error rates at one threshold, if any of their points may be shown."""
+    curves, remarks, ends = {}, [], []
+    words, fields = TEXT["outcome"], ("points", "mean", "low", "high", "mass")
+    for name in ("false_positive", "false_negative"):
+        curve = getattr(errors, name)
+        rows, remark = ([], "") if curve is None else select_points(curve, column)
+        curves[name] = take_points(curve, rows, *fields) if rows else None
+        if rows:
+            remarks.append(remark)
+            low, high = (digits(pick(curve.mean[i] for i in rows)) for pick in (min, max))
+            share, level = digits(curve.overall), percent(curve.confidence_level)
+            ends.append(words["errors_ends"].format(name=words[name], share=share, low=low, high=high))
+    if not ends:
+        return
+    fill = {"s": shown(column.name), "label": label, "t": number(errors.threshold), "level": level}
+    title = words["errors"].format(**fill)
+    yield draw_picture(
+        partial(plot_error_rates, ErrorRates(errors.threshold, **curves), labels=column.labels),
+        key=key,
+        title=title,
+        description=" ".join(ends),
+        caption=f"{title}: {words['errors_caption'].format(**fill)}{max(remarks, key=len)}",
+        size=_size(column, max(len(one.points) for one in curves.values() if one is not None)),
+    )
+
+
+def _auc_figure(auc: AUCCurve, column: Column, key: str, label: str | None) -> Iterator[Picture]:
+    """Return the picture of the AUC along s, if any of its windows may be shown."""
+    rows, remark = select_points(auc, column)
+    if not rows:
+        return
+    part, words = auc.take(rows), TEXT["outcome"]
+    ends = [pick(range(len(rows)), key=part.auc.__getitem__) for pick in (min, max)]
+    low, high = (f"{digits(part.auc[i])} ({part.name(i)})" for i in ends)
+    fill = {"s": shown(column.name), "label": label, "level": percent(auc.confidence_level)}
+    fill |= {"n": f"{min(part.counts):,}", "low": low, "high": high, "auc": digits(auc.overall)}
+    title, caption = words["auc"].format(**fill), words["auc_of_labels" if auc.categories else "auc_caption"]
+    yield draw_picture(
+        partial(plot_auc, part),
+        key=key,
+        title=title,
+        description=words["auc_description"].format(**fill),
+        caption=f"{title}: {caption.format(**fill)}{remark}",
+        size=_size(column, len(rows)),
+    )
 
 
 def transfer_figures(representation: Representation | None) -> Iterator[Picture]:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from frhsic._checks import ArgumentError
 from frhsic._text import percent, shown
-from frhsic.auditing import Representation
-from frhsic.inference import Curve, DecisionGaps, Profile, TestResult
+from frhsic.auditing import ErrorRates, Representation
+from frhsic.inference import AUCCurve, Curve, DecisionGaps, Profile, TestResult
 from frhsic.inference.bounds import Certificate
 
 # Okabe and Ito's colours, told apart by every common kind of colour vision; lines differ in style as well.
@@ -59,6 +59,97 @@ def plot_curve(
         ax.axhline(curve.overall, color=CHANCE, linestyle="--", linewidth=1.2, label="overall mean")
         _rug(ax, points, mass)
         ax.set(xlabel=escape_dollars(name), ylabel=escape_dollars(ylabel))
+    draw_legend(ax)
+    return ax
+
+
+def plot_error_rates(errors: ErrorRates, *, labels: Sequence[str] = (), ax: Axes | None = None) -> Axes:
+    """Draw the false positive and the false negative rate along s, each with its band.
+
+    Parameters
+    ----------
+    errors : ErrorRates
+        Of an audit with an outcome and a threshold.
+    labels : sequence of str, default=()
+        Of a categorical column, in the order of its codes: then a point with its interval for each.
+    ax : Axes, optional
+        None makes a figure.
+
+    Examples
+    --------
+    >>> curve = Curve((20, 30), (0.4, 0.5), (0.3, 0.4), (0.5, 0.6), (0.5, 0.5), 0.45, 0.95, "", ("age",), 90)
+    >>> plot_error_rates(ErrorRates(0.5, curve, None)).get_ylabel()
+    'share of decisions'
+    """
+    ax = prepare_axes(ax)
+    drawn = {
+        name: curve
+        for name, curve in (("positives", errors.false_positive), ("negatives", errors.false_negative))
+        if curve is not None
+    }
+    if not drawn:
+        fix = "Pass more rows, or another threshold."
+        raise ArgumentError("errors", "hold at least one curve", "none", fix)
+    codes = sorted({point for curve in drawn.values() for point in curve.points})
+    for name, curve in drawn.items():
+        first = name == "positives"
+        style: dict[str, Any] = {"color": MAIN if first else SECOND, "label": f"false {name}"}
+        points, mean, low, high = _ordered(curve.points, curve.mean, curve.low, curve.high)
+        if labels:
+            rows = np.searchsorted(codes, points) + (-0.12 if first else 0.12)
+            error = np.stack([mean - low, high - mean])
+            ax.errorbar(mean, rows, xerr=error, fmt="o" if first else "D", capsize=3, **style)
+        else:
+            ax.fill_between(points, low, high, color=style["color"], alpha=0.18, linewidth=0)
+            ax.plot(points, mean, linestyle="-" if first else "--", linewidth=1.8, **style)
+    s = escape_dollars(shown(next(iter(drawn.values())).attributes[0]))
+    what = "share of decisions"
+    if labels:
+        _name_rows(ax, [shown(labels[int(code)], 28) for code in codes], s)
+        ax.set_xlabel(what)
+    else:
+        ax.set(xlabel=s, ylabel=what)
+    draw_legend(ax)
+    return ax
+
+
+def plot_auc(curve: AUCCurve, *, ax: Axes | None = None) -> Axes:
+    """Draw the AUC in each window of s with its interval, and the AUC of all rows.
+
+    Parameters
+    ----------
+    curve : AUCCurve
+        From :func:`frhsic.inference.auc_curve`.
+    ax : Axes, optional
+        None makes a figure.
+
+    Examples
+    --------
+    >>> from frhsic.inference import auc_curve
+    >>> y, age = [0, 1] * 100, [20] * 100 + [30] * 100
+    >>> plot_auc(auc_curve(y, [a + i % 7 for i, a in enumerate(y)], {"age": age})).get_ylabel()
+    'AUC'
+    """
+    ax = prepare_axes(ax)
+    auc, low, high = (np.array(part) for part in (curve.auc, curve.low, curve.high))
+    name, interval = shown(curve.attributes[0]), f"{percent(curve.confidence_level)} interval, all at once"
+    error = np.stack([auc - low, high - auc])
+    style: dict[str, Any] = {"fmt": "o", "color": MAIN, "capsize": 3, "label": interval}
+    chance: dict[str, Any] = {"color": CHANCE, "linestyle": "--", "linewidth": 1.2, "label": "all rows"}
+    if curve.categories:
+        ax.axvline(curve.overall, **chance)
+        ax.errorbar(auc, np.arange(len(auc)), xerr=error, **style)
+        _name_rows(ax, list(curve.categories), escape_dollars(name))
+        ax.set_xlabel("AUC")
+    else:
+        points = np.array(curve.points)
+        ax.axhline(curve.overall, **chance)
+        ax.errorbar(points, auc, yerr=error, **style)
+        # Each window as wide as it is; the outermost, which have no end, from or to their middle.
+        start, stop = (np.array(ends) for ends in (curve.start, curve.stop))
+        start, stop = np.where(np.isinf(start), points, start), np.where(np.isinf(stop), points, stop)
+        ax.hlines(auc, start, stop, color=MAIN, linewidth=2)
+        ax.set(xlabel=escape_dollars(name), ylabel="AUC")
     draw_legend(ax)
     return ax
 
@@ -364,13 +455,17 @@ def _label_rows(
 ) -> None:
     """Write the labels of a categorical column and their shares beside the rows of a picture."""
     texts = [
-        escape_dollars(f"{shown(labels[int(point)], 28)} ({share:.0%})")
-        for point, share in zip(points, mass, strict=True)
+        f"{shown(labels[int(point)], 28)} ({share:.0%})" for point, share in zip(points, mass, strict=True)
     ]
-    ax.set_yticks(range(len(texts)), texts)
+    _name_rows(ax, texts, escape_dollars(name))
+
+
+def _name_rows(ax: Axes, texts: Sequence[str], name: str) -> None:
+    """Write names beside the rows of a picture, the first on top."""
+    ax.set_yticks(range(len(texts)), [escape_dollars(text) for text in texts])
     ax.xaxis.set_major_locator(MaxNLocator(5))
-    ax.set_ylim(len(texts) - 0.4, -0.6)  # the first label on top
-    ax.set_ylabel(escape_dollars(name))
+    ax.set_ylim(len(texts) - 0.4, -0.6)
+    ax.set_ylabel(name)
 
 
 def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
