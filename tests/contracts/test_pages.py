@@ -69,7 +69,7 @@ def test_the_card_of_an_audit_has_its_limits_numbers_and_picture(found):
 
 def test_each_result_has_a_card_and_the_text_is_short(found):
     one = found.attribute("age")
-    for result in (one.test, one.measures["gap"], one.curve, one.profile, one.cutoffs, found.certificate):
+    for result in (one.test, one.measures["gap"], one.curve, one.profile, one.cutoffs, one.outcome.auc):
         html = result._repr_html_()
         assert 'class="frhsic"' in html
         assert ("<svg" in html) == (result is not one.measures["gap"])

@@ -11,9 +11,10 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from frhsic._text import join_words, number, percent, shown
-from frhsic.auditing import Audit, Tile, limit_sentence, make_tiles
+from frhsic.auditing import Audit, ErrorRates, Tile, limit_sentence, make_tiles
 from frhsic.inference import (
     AdjustedCurve,
+    AUCCurve,
     Carriers,
     Curve,
     DecisionGaps,
@@ -28,16 +29,26 @@ from frhsic.inference.bounds import Certificate
 from frhsic.report import _words
 from frhsic.report._figures import attribute_figures
 from frhsic.report._page import get_template
-from frhsic.report._plots import plot_bounds, plot_curve, plot_decision_gaps, plot_null, plot_profile
+from frhsic.report._plots import (
+    plot_auc,
+    plot_bounds,
+    plot_curve,
+    plot_decision_gaps,
+    plot_error_rates,
+    plot_null,
+    plot_profile,
+)
 from frhsic.report._reasons import plot_adjusted, plot_carriers, plot_proxies
 from frhsic.report._svg import Picture, draw_picture
 
 _PLOTS: dict[type[Result], Callable[..., Axes]] = {
     AdjustedCurve: plot_adjusted,
+    AUCCurve: plot_auc,
     Carriers: plot_carriers,
     Certificate: plot_bounds,
     Curve: plot_curve,
     DecisionGaps: plot_decision_gaps,
+    ErrorRates: plot_error_rates,
     Profile: plot_profile,
     Proxies: plot_proxies,
     TestResult: plot_null,
