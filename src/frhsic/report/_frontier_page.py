@@ -38,7 +38,7 @@ def write_frontier(search: FrontierSearch, path: str | os.PathLike[str], **optio
     Examples
     --------
     >>> import tempfile
-    >>> from frhsic import FRHSICClassifier, FrontierSearch
+    >>> from frhsic import FRHSICClassifier
     >>> from frhsic.datasets import make_u_shaped
     >>> task = make_u_shaped(400, random_state=0)
     >>> search = FrontierSearch(FRHSICClassifier(epochs=2), budgets=[0.5], random_state=0)
@@ -85,6 +85,16 @@ def render_frontier(
     Returns
     -------
     str
+
+    Examples
+    --------
+    >>> from frhsic import FRHSICClassifier
+    >>> from frhsic.datasets import make_u_shaped
+    >>> task = make_u_shaped(400, random_state=0)
+    >>> search = FrontierSearch(FRHSICClassifier(epochs=2), budgets=[0.5], random_state=0)
+    >>> search = search.fit(task.data, task.target, sensitive_features=task.sensitive_features)
+    >>> render_frontier(search, target="income")[:15]
+    '<!doctype html>'
     """
     words, table = _words.TEXT["frontier"], _Table(search, found=found)
     names = [shown(name) for name in table.attributes]
