@@ -8,7 +8,6 @@ auditing.audit auditing.audit_source auditing.Audit report.write_report
 auditing.Audit auditing.Attribute auditing.Claim auditing.Estimate auditing.schema
 auditing.AuditMeasure auditing.MEASURES auditing.audit
 report.write_report report.render_report integrations.mlflow.log_audit
-report.write_frontier report.render_frontier report.plot_frontier selection.FrontierSearch
 auditing.verify auditing.read_record auditing.audit
 report.write_frontier report.render_frontier selection.FrontierSearch
 testing.assert_gap_below auditing.audit inference.equivalence_test
