@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -654,3 +655,34 @@ def _describe_cells(pair: _Pair, kept: Tensor) -> tuple[Tensor, tuple[Tensor, Te
     medians[present] = cell_medians(pair.s, pair.w, pair.cells)
     start, stop = pair.cells.ends(every)
     return medians[kept], (start[kept], stop[kept])
+
+
+# ---- from two intervals ------------------------------------------------------------------------------------
+
+
+class Ends(NamedTuple):
+    """An estimate and its interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def difference_of_intervals(old: Ends, new: Ends) -> Ends:
+    """Return new minus old with an interval, from the intervals of two independent samples.
+
+    By the method of variance estimates recovery (Zou and Donner, 2008): the two distances from an estimate to
+    an end are added as standard errors are,
+
+        new - old - ((new - low')^2 + (high - old)^2)^(1/2)   up to
+        new - old + ((high' - new)^2 + (old - low)^2)^(1/2).
+
+    Examples
+    --------
+    >>> difference_of_intervals(Ends(1.0, 0.6, 1.4), Ends(2.0, 1.7, 2.3))
+    Ends(estimate=1.0, low=0.5, high=1.5)
+    """
+    change = new.estimate - old.estimate
+    below = math.hypot(new.estimate - new.low, old.high - old.estimate)
+    above = math.hypot(new.high - new.estimate, old.estimate - old.low)
+    return Ends(change, change - below, change + above)
