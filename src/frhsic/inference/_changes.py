@@ -258,15 +258,11 @@ def _features(z: Tensor, measure: ScoreGap | GDP, cuts: Tensor) -> Tensor:
 class _Sums(NamedTuple):
     """Sums over the units of each cell: what means of rows, and their variances, need."""
 
-    w: Tensor  # (C,), of weights
-    ww: Tensor  # (C,)
-    v: Tensor  # (C, r), of weights times features
+    w: Tensor  # (..., C), of weights
+    ww: Tensor  # (..., C)
+    v: Tensor  # (..., C, r), of weights times features
     vv: Tensor
     vw: Tensor
-
-    def less(self, other: _Sums) -> _Sums:
-        """Return the sums of the other units."""
-        return _Sums(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 class _Entries(NamedTuple):
@@ -288,55 +284,68 @@ class _Entries(NamedTuple):
         mass, sums = w.new_zeros(len(key)), V.new_zeros((len(key), V.shape[1]))
         return cls(mass.index_add(0, place, w), sums.index_add(0, place, V), key % size, key // size, size)
 
-    def sums(self, some: Tensor | None = None) -> _Sums:
-        """Return the sums over all entries, or over some."""
-        w, v, cell = (x if some is None else x[some] for x in (self.w, self.v, self.cell))
-        column = w[:, None]
+    def sums(self, halves: list[Tensor]) -> tuple[_Sums, _Sums]:
+        """Return the sums over all entries, and over some halves and what they leave (2 * halves, ...)."""
+        column, v = self.w[:, None], self.v
         both = torch.cat((column, column.square(), v, v.square(), v * column), dim=1)
-        found = both.new_zeros((self.size, both.shape[1])).index_add(0, cell, both)
-        r = v.shape[1]
-        return _Sums(found[:, 0], found[:, 1], *found[:, 2:].split(r, dim=1))
+
+        def add(values: Tensor, cell: Tensor) -> Tensor:
+            return values.new_zeros((self.size, values.shape[1])).index_add(0, cell, values)
+
+        total = add(both, self.cell)
+        first = torch.stack([add(both[half], self.cell[half]) for half in halves])
+
+        def split(x: Tensor) -> _Sums:
+            return _Sums(x[..., 0], x[..., 1], *x[..., 2:].split(v.shape[1], dim=-1))
+
+        return split(total), split(torch.cat((first, total - first)))
 
     def halve(self, generator: torch.Generator) -> Tensor:
         """Return a random half of the entries: of each cell, or of the units if these lie in several."""
         units = self.unit.unique()
         if len(units) < len(self.unit):
             kept = units[torch.randperm(len(units), generator=generator)[: len(units) // 2]]
-            return torch.isin(self.unit, kept)
+            return torch.isin(self.unit, kept).nonzero()[:, 0]
         key = torch.rand(len(self.w), generator=generator, dtype=torch.float64)
         order = (self.cell + key).argsort()
-        half = torch.zeros(len(self.w), dtype=torch.bool)
-        half[order[int(torch.randint(2, (), generator=generator)) :: 2]] = True
-        return half
+        return order[int(torch.randint(2, (), generator=generator)) :: 2]
 
 
 class _Means(NamedTuple):
     """Means within cells, and how uncertain they are."""
 
-    mass: Tensor  # (C,), of sum one
-    mean: Tensor  # (C, r)
-    overall: Tensor  # (r,)
-    gap: Tensor  # (C, r), zero where there is no row
-    variance: Tensor  # (C, r), of the gap
-    error: Tensor  # (C, r), its standard error, not below that of the rows of all cells
+    mass: Tensor  # (..., C), of sum one
+    mean: Tensor  # (..., C, r)
+    overall: Tensor  # (..., 1, r)
+    gap: Tensor  # (..., C, r), zero where there is no row
+    variance: Tensor  # (..., C, r), of the gap
+    error: Tensor  # (..., C, r), its standard error, not below that of the rows of all cells
 
     @classmethod
     def of(cls, sums: _Sums) -> _Means:
-        some = sums.w > 0
-        w = torch.where(some, sums.w, 1.0)[:, None]
-        mass, mean = sums.w / sums.w.sum(), sums.v / w
-        overall = sums.v.sum(dim=0) / sums.w.sum()
-        gap = torch.where(some[:, None], mean - overall, 0.0)
-        count = torch.where(some, sums.w.square() / sums.ww.clamp_min(1e-300), 1.0)[:, None]
-        own = (sums.vv - 2.0 * mean * sums.vw + mean.square() * sums.ww[:, None]).clamp_min(0.0) / w.square()
-        several = (count >= 1.5) & some[:, None]
+        w, ww = sums.w[..., None], sums.ww[..., None]
+        some = w > 1e-12
+        w = torch.where(some, w, 0.0)
+        total, own_w = w.sum(dim=-2, keepdim=True), torch.where(some, w, 1.0)
+        mass, mean = w / total, torch.where(some, sums.v / own_w, 0.0)
+        overall = sums.v.sum(dim=-2, keepdim=True) / total
+        count = torch.where(some, w.square() / ww.clamp_min(1e-300), 1.0)
+        own = (sums.vv - 2.0 * mean * sums.vw + mean.square() * ww).clamp_min(0.0) / own_w.square()
+        several = (count >= 1.5) & some
         own = torch.where(several, own * count / (count - 1.0).clamp_min(0.5), 0.0)
-        share = torch.where(several, mass[:, None], 0.0)
-        pooled = (share * own * count).sum(dim=0) / share.sum(dim=0).clamp_min(1e-300) / count
+        share = torch.where(several, mass, 0.0)
+        pooled = (share * own * count).sum(dim=-2, keepdim=True)
+        pooled = pooled / share.sum(dim=-2, keepdim=True).clamp_min(1e-300) / count
         own = torch.where(several, own, pooled)
-        column = mass[:, None]
-        variance = (own * (1.0 - 2.0 * column) + (column.square() * own).sum(dim=0)).clamp_min(0.0)
-        return cls(mass, mean, overall, gap, variance, torch.maximum(variance, pooled).sqrt())
+        variance = own * (1.0 - 2.0 * mass) + (mass.square() * own).sum(dim=-2, keepdim=True)
+        variance = variance.clamp_min(0.0)
+        error = torch.maximum(variance, pooled).sqrt()
+        gap = torch.where(some, mean - overall, 0.0)
+        return cls(mass[..., 0], mean, overall, gap, variance, error)
+
+    def swap(self) -> _Means:
+        """Return the other half of each split."""
+        return _Means(*(torch.cat(x.chunk(2)[::-1]) for x in self))
 
 
 class _Windows(NamedTuple):
@@ -362,11 +371,13 @@ class _Windows(NamedTuple):
         return cls(first, last)
 
     def smooth(self, gap: Tensor, mass: Tensor) -> Tensor:
+        """Return the mean of gaps ``(..., C, r)`` over the window of each cell."""
+        column = mass[..., None]
         upto, sums = (
-            torch.cat((x.new_zeros((1, x.shape[1])), x.cumsum(0)))
-            for x in (mass[:, None], mass[:, None] * gap)
+            torch.cat((torch.zeros_like(x[..., :1, :]), x.cumsum(-2)), dim=-2) for x in (column, column * gap)
         )
-        return (sums[self.last] - sums[self.first]) / (upto[self.last] - upto[self.first]).clamp_min(1e-300)
+        held, inside = (x[..., self.last, :] - x[..., self.first, :] for x in (upto, sums))
+        return inside / held.clamp_min(1e-300)
 
 
 class _Influences(NamedTuple):
@@ -396,18 +407,15 @@ def _find_bounds(
 ) -> _Bounds:
     """Return the lower and the upper side of sum pi |g|, averaged over random halves."""
     entries = _Entries.of(X, code, cells.size, w, unit)
-    total = entries.sums()
-    whole = _Means.of(total)
-    windows = _Windows.of(cells, whole.mass, len(unit.unique()))
-    sides = [_Side(cells.size, X.shape[1]), _Side(cells.size, X.shape[1])]
-    for _ in range(n_splits):
-        first = entries.sums(entries.halve(generator))
-        halves = _Means.of(first), _Means.of(total.less(first))
-        for learned, other in (halves, halves[::-1]):
-            sign, size = _learn(learned, windows)
-            sides[0].add(other, sign * other.gap, sign, 2 * n_splits)
-            squares = 0.5 * ((other.gap.square() - other.variance) / size + size)
-            sides[1].add(other, squares, other.gap / size, 2 * n_splits)
+    total, parts = entries.sums([entries.halve(generator) for _ in range(n_splits)])
+    whole, learned = _Means.of(total), _Means.of(parts)
+    sign, size = _learn(learned, _Windows.of(cells, whole.mass, len(unit.unique())))
+    other = learned.swap()
+    squares = 0.5 * ((other.gap.square() - other.variance) / size + size)
+    sides = (
+        _Side.of(other, sign * other.gap, sign),
+        _Side.of(other, squares, other.gap / size),
+    )
     lower, upper = (side.value for side in sides)
     middle = 0.5 * (lower + upper)
     of_lower, of_upper = (side.influences(entries, whole) for side in sides)
@@ -423,18 +431,17 @@ def _learn(means: _Means, windows: _Windows | None) -> tuple[Tensor, Tensor]:
     return gap.sign(), torch.maximum(gap.abs(), _SMALLEST * means.error).clamp_min(1e-150)
 
 
-class _Side:
-    """The mean over splits of sum pi phi(g): its value, and its slopes at each cell."""
+class _Side(NamedTuple):
+    """The mean over splits of sum pi phi(g): its value, and phi and its slopes at each cell."""
 
-    def __init__(self, cells: int, width: int) -> None:
-        self.value = 0.0
-        self._phi, self._slope = (torch.zeros(cells, width, dtype=torch.float64) for _ in range(2))
+    value: float
+    phi: Tensor  # (C,)
+    slope: Tensor  # (C, r)
 
-    def add(self, means: _Means, phi: Tensor, slope: Tensor, count: int) -> None:
-        """Add the part of one half."""
-        self.value += float(means.mass @ phi.sum(dim=1)) / count
-        self._phi += phi / count
-        self._slope += slope / count
+    @classmethod
+    def of(cls, means: _Means, phi: Tensor, slope: Tensor) -> _Side:
+        total = phi.sum(dim=-1)
+        return cls(float((means.mass * total).sum(dim=-1).mean()), total.mean(dim=0), slope.mean(dim=0))
 
     def influences(self, entries: _Entries, whole: _Means) -> _Influences:
         """Return what each unit adds to the error.
@@ -442,8 +449,7 @@ class _Side:
         Of sum pi phi(m_c - m) a row of weight w in cell c adds w times phi_c - mean phi, slope_c (x - m_c)
         and - (mean slope) (x - m).
         """
-        phi, slope, w = self._phi.sum(dim=1), self._slope, entries.w
-        cell = entries.cell
+        phi, slope, w, cell = self.phi, self.slope, entries.w, entries.cell
         own = w * (phi[cell] - whole.mass @ phi)
         own = own + (slope[cell] * (entries.v - w[:, None] * whole.mean[cell])).sum(dim=1)
         own = own - (entries.v - w[:, None] * whole.overall) @ (whole.mass @ slope)
