@@ -53,7 +53,7 @@ def check_commands():
             file.write(",".join(map(str, row)) + "\n")
     commands = re.findall(r"^  ([a-z]+)  ", frhsic("--help").split("Commands:")[1], re.MULTILINE)
     # A new command must be run below, too.
-    known = ["audit", "datasets", "frontier", "predict", "proxies", "repair", "train"]
+    known = ["audit", "compare", "datasets", "frontier", "predict", "proxies", "repair", "train", "verify"]
     assert sorted(commands) == known, commands
     for name in commands:
         assert "--help" in frhsic(name, "--help")
@@ -65,6 +65,8 @@ def check_commands():
     frhsic("predict", "m.frhsic", "held.parquet", "-o", "scores.parquet", "--keep", "age", "--keep", "job")
     score = ["scores.parquet", "--score", "score", "--sensitive", "age"]
     frhsic("audit", *score, "--sensitive", "job", "--held-out", "--report", "a.html", "--json", "a.json")
+    frhsic("verify", "a.json", "scores.parquet")
+    frhsic("compare", "a.json", "a.json", "--data", "scores.parquet", "scores.parquet", "--json", "c.json")
     frhsic("audit", *score, "--fail-above", "gdp=0.0000001", code=1)
     frhsic("audit", *score, "--engine", "local")
     frhsic("repair", *score, "-o", "repaired.parquet")

@@ -56,7 +56,7 @@ SINCE_0_1_0 = {"OnRanks", "ScoreGap", "decision_gaps", "plot_decision_gaps", "re
 SINCE_0_1_0 |= {"FRHSICBoostingClassifier", "FRHSICBoostingRegressor", "ScoreRepair", "RepairedModel"}
 SINCE_0_1_0 |= {"lightgbm_objective", "xgboost_objective", "plot_adjusted", "plot_carriers", "plot_proxies"}
 SINCE_0_1_0 |= {"adjusted_curve", "carriers", "conditional_independence_test", "proxies", "retrain_without"}
-SINCE_0_1_0 |= {"read_record", "verify"}
+SINCE_0_1_0 |= {"read_record", "verify", "compare", "gap_change", "curve_change"}
 
 
 def test_every_public_name_has_one_home_and_there_are_not_too_many():

@@ -252,6 +252,7 @@ ROW_ARGUMENTS = (
     "given",
     "groups",
     "ids",
+    "new",
 )
 
 

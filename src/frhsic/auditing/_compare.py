@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, NamedTuple
 
@@ -123,13 +123,16 @@ class NumberChange(Result):
         return f"{100.0 * x:{form}.1f}" if self.unit == "percentage points" else f"{x:{form}.3g}"
 
     def __str__(self) -> str:
-        what = f"{self.title} on {self.attribute}"
+        the = "" if self.title[:1].isupper() else "the "
+        what = f"{the}{self.title} on {self.attribute}"
         moved = f"{self.format(self.change, sign=True)} {self.unit}".strip()
-        recorded = f"recorded: {self.format(self.old)}, now {self.format(self.new)}"
+        recorded = f"recorded: {self.format(self.old)} and {self.format(self.new)}"
         if self.low is None or self.high is None or self.confidence_level is None:
             why = f": {self.why}" if self.why else ""
-            return f"{what}: the estimates differ by {moved} ({recorded}); no interval{why}."
-        said = f"{what} changed by" if self.shown else f"A change of {what} is not shown:"
+            return f"The estimates of {what} differ by {moved} ({recorded}); no interval{why}."
+        said = (
+            f"{what[0].upper()}{what[1:]} changed by" if self.shown else f"A change of {what} is not shown:"
+        )
         ends = (
             f"{percent(self.confidence_level)} interval {self.format(self.low)} to {self.format(self.high)}"
         )
@@ -296,6 +299,8 @@ def compare(
         notes += both.notes()
     elif samples != "same data":
         incomparable += ("The mean score along the attributes: give --data for a band of its change.",)
+    if any(one.low is not None for one in numbers):
+        notes.append("Each interval has its confidence by itself: among many, some miss their change.")
     if any(one.basis == "intervals" for one in numbers):
         notes.append(
             "Intervals of changes without rows are made from the two recorded intervals, for independent "
@@ -471,12 +476,12 @@ def _list_numbers(one: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Map
     for name, result in one["measures"].items():
         yield (name, MEASURES[name].short if name in MEASURES else name), result
     for each in one["decisions"]:
-        yield (DECISION_MEASURE, f"gap of decisions at {number(each['threshold'])}"), each["gap"]
+        yield (DECISION_MEASURE, f"gap of decisions at {each['threshold']:g}"), each["gap"]
     outcome = one["outcome"]
     if outcome is not None:
         for part in outcome["labels"]:
             if part["gdp"] is not None:
-                yield (_WITHIN, f"GDP where the outcome is {part['label']}"), part["gdp"]
+                yield (_WITHIN, f"GDP, outcome {part['label']}"), part["gdp"]
         if outcome["calibration_gap"] is not None:
             yield (_CALIBRATION, "calibration gap"), outcome["calibration_gap"]
 
@@ -584,9 +589,9 @@ class _Both(NamedTuple):
                 groups += _labels_of("b", new_rows, new["n"])
         return cls(subjects[0], subjects[1], (old, new), paired, groups, new["confidence_level"])
 
-    def arguments(self, name: str, z: tuple[Tensor, Tensor]) -> dict[str, Any]:
-        """Return the arguments of a function of two samples, for one attribute."""
-        a, b = (one.s.columns([name]) for one in (self.old, self.new))
+    def arguments(self, names: Sequence[str], z: tuple[Tensor, Tensor]) -> dict[str, Any]:
+        """Return the arguments of a function of two samples, for one attribute or several jointly."""
+        a, b = (one.s.columns(names) for one in (self.old, self.new))
         common = {"random_state": self.new.settings.seed, "confidence_level": self.level}
         if self.paired:
             w = self.old.w
@@ -605,6 +610,12 @@ class _Both(NamedTuple):
         """The attributes that both have, and as the same kind."""
         kinds = [dict(zip(one.s.names, one.s.kinds, strict=True)) for one in (self.old, self.new)]
         return [name for name, kind in kinds[0].items() if kinds[1].get(name) == kind]
+
+    def columns(self, attribute: str) -> list[str] | None:
+        """Return the columns of an attribute of the audits; None unless both have them."""
+        if attribute in self.names:
+            return [attribute]
+        return list(self.names) if " and ".join(self.names) == attribute else None
 
     def notes(self) -> Iterator[str]:
         """Yield what the intervals from rows are about."""
@@ -670,16 +681,19 @@ def _labels_of(sample: str, rows: Mapping[str, object], n: int) -> list[str]:
 
 
 def _join(a: Sensitive, b: Sensitive) -> Sensitive:
-    """Return one column of two samples, the categories of both in one order."""
-    if a.kinds == ("continuous",):
-        return replace(a, values=torch.cat((a.values, b.values)))
-    known = [one.categories[0] or () for one in (a, b)]
-    labels = tuple(sorted({*known[0], *known[1]}, key=lambda label: (str(type(label)), label)))
-    values = [
-        torch.tensor([labels.index(label) for label in own], dtype=torch.float64)[one.values[:, 0].long()]
-        for own, one in zip(known, (a, b), strict=True)
-    ]
-    return Sensitive(torch.cat(values)[:, None], a.names, a.kinds, (labels,))
+    """Return the columns of two samples, the categories of both in one order."""
+    columns, categories = [], []
+    known = [one.categories or (None,) * len(one.names) for one in (a, b)]
+    for j, kind in enumerate(a.kinds):
+        pair, labels = (a.values[:, j], b.values[:, j]), None
+        if kind == "categorical":
+            own = [each[j] or () for each in known]
+            labels = tuple(sorted({*own[0], *own[1]}, key=lambda label: (str(type(label)), label)))
+            codes = [torch.tensor([labels.index(x) for x in each], dtype=torch.float64) for each in own]
+            pair = (codes[0][pair[0].long()], codes[1][pair[1].long()])
+        columns.append(torch.cat(pair))
+        categories.append(labels)
+    return Sensitive(torch.stack(columns, dim=1), a.names, a.kinds, tuple(categories))
 
 
 def _add_rows(
@@ -688,8 +702,8 @@ def _add_rows(
     """Return the numbers, with the changes of gaps from rows."""
     found, incomparable = [], []
     for one in numbers:
-        chosen = _measure_of(one, both)
-        if chosen is None or one.attribute not in both.names:
+        chosen, names = _measure_of(one, both), both.columns(one.attribute)
+        if chosen is None or names is None:
             why = one.why
             if both.paired and one.basis == "estimates" and one.why == _WITHOUT_ROWS["same rows"]:
                 why = "of the same rows only gaps have one"
@@ -697,7 +711,7 @@ def _add_rows(
             continue
         z, measure = chosen
         try:
-            change = gap_change(dependence=measure, **both.arguments(one.attribute, z))
+            change = gap_change(dependence=measure, **both.arguments(names, z))
         except ArgumentError as error:
             incomparable.append(f"{one.title} on {one.attribute} from rows: {error}")
             found.append(one)
@@ -715,7 +729,7 @@ def _measure_of(one: NumberChange, both: _Both) -> tuple[tuple[Tensor, Tensor], 
         return z, (ScoreGap() if one.measure == "gap" else GDP())
     if one.measure == DECISION_MEASURE:
         known = both.records[0]["record"]["options"]["thresholds"]
-        cutoff = next(x for x in known if one.title.endswith(f" at {number(x)}"))
+        cutoff = next(x for x in known if one.title.endswith(f" at {x:g}"))
         return z, ScoreGap(cutoff=cutoff)
     if one.measure == _CALIBRATION:
         old, new = both.old.residual(), both.new.residual()
@@ -743,7 +757,7 @@ def _compare_curves(both: _Both) -> tuple[tuple[MeanChange, ...], tuple[str, ...
     found, incomparable = [], []
     described = [_columns(plain) for plain in both.records]
     for name in both.names if both.old.width == both.new.width == 1 else []:
-        arguments = both.arguments(name, (both.old.z, both.new.z))
+        arguments = both.arguments([name], (both.old.z, both.new.z))
         try:
             curve = curve_change(**arguments)
         except ArgumentError as error:

@@ -1,4 +1,4 @@
-"""The commands ``frhsic verify`` and ``frhsic compare``: records of audits."""
+"""The command ``frhsic verify``."""
 
 from __future__ import annotations
 
