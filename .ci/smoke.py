@@ -53,7 +53,7 @@ def check_commands():
             file.write(",".join(map(str, row)) + "\n")
     commands = re.findall(r"^  ([a-z]+)  ", frhsic("--help").split("Commands:")[1], re.MULTILINE)
     # A new command must be run below, too.
-    known = ["audit", "datasets", "frontier", "predict", "proxies", "repair", "train", "verify"]
+    known = ["audit", "compare", "datasets", "frontier", "predict", "proxies", "repair", "train", "verify"]
     assert sorted(commands) == known, commands
     for name in commands:
         assert "--help" in frhsic(name, "--help")
@@ -67,9 +67,9 @@ def check_commands():
     frhsic("audit", *score, "--sensitive", "job", "--held-out", "--report", "a.html", "--json", "a.json",
            "--markdown", "a.md")  # fmt: skip
     frhsic("verify", "a.json", "scores.parquet")
+    frhsic("compare", "a.json", "a.json", "--data", "scores.parquet", "scores.parquet", "--json", "c.json")
     frhsic("audit", *score, "--fail-above", "gdp=0.0000001", "--fail-on", "upper", code=1)
     frhsic("audit", *score, "--engine", "local")
-    frhsic("verify", "a.json", "scores.parquet")
     frhsic("repair", *score, "-o", "repaired.parquet")
     frhsic("proxies", "t.csv", "--sensitive", "age", "--plot", "p.png", "--json", "p.json")
     trees = [*target[:-2], "--model", "lightgbm"]

@@ -32,6 +32,7 @@ OTHERS = {
     "collapse": "paper.forensics:COLLAPSE",
     "calibration": "statistics.calibration",
     "claims": "statistics.claims",
+    "compare": "statistics.compare",
     "coverage": "statistics.coverage",
     "curves": "statistics.curves",
     "auc": "statistics.auc",

@@ -16,6 +16,8 @@ report.plot_null report.plot_profile report.plot_transfer report.plot_curve
 inference.independence_test inference.confidence_interval inference.equivalence_test inference.TestResult
 inference.Interval inference.confidence_interval metrics.normalized_hsic
 inference.conditional_curve inference.localized_profile report.plot_curve report.plot_profile
+inference.gap_change inference.curve_change inference.confidence_interval inference.conditional_curve
+auditing.compare auditing.verify auditing.read_record inference.gap_change
 inference.bounds.certify inference.bounds.worst_case_head inference.bounds.TrainedOn report.plot_bounds
 inference.bounds.linear_complexity inference.bounds.network_complexity inference.bounds.sampled_complexity
 inference.bounds.uniform_bound inference.bounds.linear_complexity inference.bounds.certify

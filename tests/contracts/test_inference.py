@@ -51,12 +51,15 @@ OF_DATA = {
     "localized_profile": {"n_permutations": 19},
     "worst_case_head": {"dependence": FIXED},
 }
-# Functions of numbers, of a region, or of more columns (test_factors.py), tested beside their formulas.
+# Functions of numbers, of a region, of more columns (test_factors.py) or of two samples (test_compare.py),
+# tested beside their formulas.
 OF_NUMBERS = {
     "adjusted_curve",
     "auc_curve",
     "carriers",
     "conditional_independence_test",
+    "curve_change",
+    "gap_change",
     "linear_complexity",
     "network_complexity",
     "proxies",

@@ -253,6 +253,7 @@ ROW_ARGUMENTS = (
     "given",
     "groups",
     "ids",
+    "new",
 )
 
 

@@ -3,6 +3,10 @@
 from frhsic.auditing._about import About as About
 from frhsic.auditing._audit import audit
 from frhsic.auditing._audit import measure_limits as measure_limits
+from frhsic.auditing._compare import SCHEMA_OF_COMPARISON as SCHEMA_OF_COMPARISON
+from frhsic.auditing._compare import Comparison as Comparison
+from frhsic.auditing._compare import NumberChange as NumberChange
+from frhsic.auditing._compare import compare
 from frhsic.auditing._decisions import Decision as Decision
 from frhsic.auditing._decisions import Region as Region
 from frhsic.auditing._limits import DECISION_MEASURE as DECISION_MEASURE
@@ -41,6 +45,7 @@ __all__ = [
     "Estimate",
     "audit",
     "audit_source",
+    "compare",
     "read_record",
     "schema",
     "verify",

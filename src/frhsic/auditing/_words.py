@@ -12,7 +12,7 @@ from frhsic.auditing._explained import explanation_sentences
 from frhsic.auditing._measures import MEASURES
 from frhsic.auditing._outcome import outcome_sentences
 from frhsic.auditing._privacy import shown_points
-from frhsic.inference import Curve, Profile, TestResult
+from frhsic.inference import Curve, CurveChange, Profile, TestResult
 
 if TYPE_CHECKING:
     from frhsic.auditing._results import Attribute, Audit, Claim, Column, Outcome
@@ -180,7 +180,7 @@ def place(point: float, column: Column) -> str:
     return f"near {number(point)}"
 
 
-def places(claimed: Sequence[float], found: Curve | Profile, column: Column) -> str:
+def places(claimed: Sequence[float], found: Curve | CurveChange | Profile, column: Column) -> str:
     """Return runs of neighbouring points of an attribute, or the ranges they stand for, or its labels."""
     if column.kind == "categorical":
         return "for " + join_words([column.labels[int(point)] for point in claimed])
@@ -192,7 +192,7 @@ def places(claimed: Sequence[float], found: Curve | Profile, column: Column) -> 
         else:
             runs.append([rank])
     start = stop = dict(zip(order, order, strict=True))
-    if isinstance(found, Curve) and found.start:
+    if isinstance(found, Curve | CurveChange) and found.start:
         start, stop = (dict(zip(found.points, ends, strict=True)) for ends in (found.start, found.stop))
     return join_words([_between(start[order[run[0]]], stop[order[run[-1]]]) for run in runs])
 

@@ -14,6 +14,7 @@ import typer
 
 from frhsic import __version__
 from frhsic.cli._audit import audit
+from frhsic.cli._compare import compare
 from frhsic.cli._datasets import datasets
 from frhsic.cli._errors import CommandError, describe
 from frhsic.cli._frontier import frontier
@@ -31,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (audit, verify, proxies, train, frontier, predict, repair, datasets):
+for _command in (audit, verify, compare, proxies, train, frontier, predict, repair, datasets):
     app.command()(_command)
 
 

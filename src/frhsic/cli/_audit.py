@@ -290,6 +290,27 @@ def audit_again(
     plain: dict[str, Any], file: str, query: str | None, driver: str | None = None
 ) -> frhsic.auditing.Audit:
     """Return the audit that a record describes, computed again from rows."""
+    request = _request_of(plain, file, query, driver)
+    source = _open_large(request) if plain["record"]["options"]["method"] == "sketch" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # said when the audit was made
+        return _audit_table(request) if source is None else _audit_source(request, source)
+
+
+def read_rows(plain: dict[str, Any], file: str) -> dict[str, Any]:
+    """Return the rows that a record describes, by the arguments of ``audit``."""
+    if plain["record"]["options"]["method"] == "sketch":
+        fix = "Leave it out, or audit a random part of the rows."
+        raise ArgumentError("--data", "come with audits of rows as they are", "one by a sketch", fix)
+    request = _request_of(plain, file, None)
+    rows = _arguments_of(request, _read_request(request)[0])
+    return {
+        name: rows[name] for name in ("scores", "sensitive_features", "y_true", "sample_weight", "groups")
+    }
+
+
+def _request_of(plain: dict[str, Any], file: str, query: str | None, driver: str | None = None) -> _Request:
+    """Return what a record says was audited, and how it was read."""
     options_, names = plain["record"]["options"], _names_by_role(plain)
     if (options_["query"] is None) != (query is None) or (query or "") != (options_["query"] or ""):
         got = "another one" if query else "none"
@@ -308,15 +329,11 @@ def audit_again(
     }
     arguments |= {"random_state": plain["seed"], "about": plain["about"]}
     arguments |= {"thresholds": tuple(options_["thresholds"])}
-    request = _Request(
+    return _Request(
         file, columns, options_["positive_label"], arguments, list(options_["missing_values"]),
         options_["drop_missing"], query, "local" if options_["method"] == "sketch" else "auto", None,
         _redact(file, query), driver, options_["prefix"],
     )  # fmt: skip
-    source = _open_large(request) if options_["method"] == "sketch" else None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # said when the audit was made
-        return _audit_table(request) if source is None else _audit_source(request, source)
 
 
 def _names_by_role(plain: dict[str, Any]) -> dict[str, list[str]]:
@@ -381,26 +398,37 @@ def _audit_table(request: _Request) -> frhsic.auditing.Audit:
     if request.partials is not None:
         got, fix = "rows that are read as they are", "Leave it out, or add --engine local."
         raise ArgumentError("--partials", "come with a sketch", got, fix)
+    table, read = _read_request(request)
+    with echo_warnings():
+        found = frhsic.auditing.audit(
+            **_arguments_of(request, table), positive_label=_find_label(request, table), **request.arguments
+        )
+    return _complete(found, request, read - table.num_rows if request.drop_missing else None)
+
+
+def _read_request(request: _Request) -> tuple[pa.Table, int]:
+    """Return the rows of a file without those that are left out, and how many there were."""
     table = read_columns(Path(request.file), request.columns, request.placeholders)
     read = table.num_rows
     if request.drop_missing:
         # Factors may be missing, and are then so by themselves.
         table = drop_empty(table, [one for one in table.column_names if one not in request.given])
+    return table, read
+
+
+def _arguments_of(request: _Request, table: pa.Table) -> dict[str, Any]:
+    """Return the columns of a table by the arguments of ``audit``."""
     score, sensitive, label, weight, group, given, added = request.columns.values()
     label, weight, group = (None if one is None else table.column(one) for one in (label, weight, group))
-    with echo_warnings():
-        found = frhsic.auditing.audit(
-            table.select(list(dict.fromkeys(score))),
-            sensitive_features=table.select(list(dict.fromkeys(sensitive))),
-            y_true=label,
-            sample_weight=weight,
-            groups=group,
-            positive_label=_find_label(request, table),
-            given=table.select(list(dict.fromkeys(given))) if given else None,
-            contributions=_take_contributions(table, added, request.prefix) if added else None,
-            **request.arguments,
-        )
-    return _complete(found, request, read - table.num_rows if request.drop_missing else None)
+    return {
+        "scores": table.select(list(dict.fromkeys(score))),
+        "sensitive_features": table.select(list(dict.fromkeys(sensitive))),
+        "y_true": label,
+        "sample_weight": weight,
+        "groups": group,
+        "given": table.select(list(dict.fromkeys(given))) if given else None,
+        "contributions": _take_contributions(table, added, request.prefix) if added else None,
+    }
 
 
 def _complete(found: frhsic.auditing.Audit, request: _Request, left_out: int | None) -> frhsic.auditing.Audit:

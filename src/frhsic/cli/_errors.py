@@ -29,6 +29,10 @@ _OPTIONS = {
     "missing_values": "--missing-values",
     "thresholds": "--threshold",
     "regions": "--below or --above",
+    "old": "OLD",
+    "new": "NEW",
+    "old_rows": "the first file of --data",
+    "new_rows": "the second file of --data",
     **{
         name: f"--{name}"
         for name in ("budget", "budgets", "limit", "limits", "lam", "lams", "validation", "tolerance")
@@ -64,7 +68,7 @@ def describe(error: Exception) -> str:
     """Return one sentence about what went wrong."""
     if isinstance(error, ArgumentError):
         name = error.argument
-        own = name.startswith(("-", "FILE", "MODEL", "NAME", "the model"))
+        own = name.startswith(("-", "FILE", "MODEL", "NAME", "OLD", "NEW", "the model"))
         option = _OPTIONS.get(name, name if own else f"'{name}'")
         return _join(f"{option} must {error.must}. Got {_word_got(error)}. {_word_fix(error)}")
     if isinstance(error, OSError) and error.errno is not None:

@@ -1,6 +1,9 @@
 """Tests, intervals and curves for the dependence of a score or representation on S."""
 
 from frhsic.inference._auc import auc_curve
+from frhsic.inference._changes import Ends as Ends
+from frhsic.inference._changes import curve_change, gap_change
+from frhsic.inference._changes import difference_of_intervals as difference_of_intervals
 from frhsic.inference._curve import conditional_curve
 from frhsic.inference._curve import gdp_from_band as gdp_from_band
 from frhsic.inference._decision_gaps import decision_gaps
@@ -13,8 +16,10 @@ from frhsic.inference._regions import region_test
 # `as`: for the packages above, not part of the public API.
 from frhsic.inference._results import AUCCurve as AUCCurve
 from frhsic.inference._results import Curve as Curve
+from frhsic.inference._results import CurveChange as CurveChange
 from frhsic.inference._results import DecisionGaps as DecisionGaps
 from frhsic.inference._results import EquivalenceResult as EquivalenceResult
+from frhsic.inference._results import GapChange as GapChange
 from frhsic.inference._results import Interval, TestResult
 from frhsic.inference._results import Profile as Profile
 from frhsic.inference._results import RegionResult as RegionResult
@@ -43,8 +48,10 @@ __all__ = [
     "conditional_curve",
     "conditional_independence_test",
     "confidence_interval",
+    "curve_change",
     "decision_gaps",
     "equivalence_test",
+    "gap_change",
     "independence_test",
     "localized_profile",
     "proxies",

@@ -208,13 +208,16 @@ class Process:
         A variance of thirty rows is itself uncertain: the tail of the normal law beyond ``largest`` is taken
         under Student's law instead, with at least ``fewest`` rows.
         """
+        variance, degrees = self.trusted(fewest)
+        return student_quantile(degrees, largest) * variance.sqrt()
+
+    def trusted(self, fewest: float = FEW) -> tuple[Tensor, Tensor]:
+        """Return the variance of the error at each point, not below that of other rows, and its degrees."""
         least = self.common * torch.where(self.rows < _SKEWED, 1.0, _PART)
         # Nor has a variance that is pooled over all points more degrees of freedom than there are rows.
         places = self.curve.places
         free = max(2.0, places.effective - len(places.sizes) + 1.0)
-        degrees = self.rows.clamp_min(fewest).clamp_max(free).numpy() - 1.0
-        student = -torch.from_numpy(stdtrit(degrees, ndtr(-largest)))
-        return student * torch.maximum(self.variance, least).sqrt()
+        return torch.maximum(self.variance, least), self.rows.clamp_min(fewest).clamp_max(free) - 1.0
 
     def largest_deviation(self, errors: Tensor) -> Tensor:
         """Return the largest over points of |e*| ``(a, b)`` over its deviation, shape ``(b,)``."""
@@ -273,6 +276,11 @@ class Process:
             if gap:
                 errors -= sums[..., 1:].sum(dim=0)
             yield errors, sums[..., 0]
+
+
+def student_quantile(degrees: Tensor, largest: float) -> Tensor:
+    """Return what Student's law exceeds as seldom as the normal law exceeds ``largest``."""
+    return -torch.from_numpy(stdtrit(degrees.numpy(), ndtr(-largest)))
 
 
 def _targets(cells: Cells) -> tuple[str, str]:

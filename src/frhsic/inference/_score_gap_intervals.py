@@ -88,12 +88,17 @@ def gap_curve(rows: Observations, measure: ScoreGap, generator: torch.Generator)
     return GapCurve(estimate, missed, ratio, curve, notes)
 
 
+def cut_scores(u: Tensor, upto: Tensor) -> Tensor:
+    """Return cut-offs of equally many rows between them, of sorted scores and the shares up to each."""
+    at = torch.searchsorted(upto, torch.linspace(0, 1, _PARTS + 1, dtype=torch.float64))
+    return u[at.clamp_max(len(u) - 1)].unique()
+
+
 def _parts(z: Tensor, w: Tensor) -> tuple[Tensor, float]:
     """Return the parts of scores ``(n, 1)`` between cut-offs, and ``beside``; weights are of sum one."""
     u, order = z[:, 0].sort()
     F = w[order].cumsum(0)
-    at = torch.searchsorted(F, torch.linspace(0, 1, _PARTS + 1, dtype=torch.float64))
-    cuts = u[at.clamp_max(len(u) - 1)].unique()
+    cuts = cut_scores(u, F)
     # GDP is a mean over columns: their number makes it a sum.
     parts = (len(cuts) - 1) * (z.clamp(cuts[:-1], cuts[1:]) - cuts[:-1])
     # Under independence means of rows err by their deviations, those of decisions by sqrt(F (1 - F)).
