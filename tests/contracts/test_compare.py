@@ -125,7 +125,7 @@ def test_on_average_the_two_sides_enclose_the_gap(slope):
     mean, error = np.mean(sides, axis=0), np.std(sides, axis=0) / 60**0.5
     assert mean[0] <= truth + 3.0 * error[0]
     assert mean[1] >= truth - 3.0 * error[1]
-    assert mean[1] - mean[0] < (0.02 if slope == 0.5 else 0.2)
+    assert mean[1] - mean[0] < (0.08 if slope == 0.5 else 0.2)
 
 
 def test_a_sign_that_is_not_clear_comes_from_the_neighbours():
@@ -286,14 +286,22 @@ def test_errors_name_the_argument_and_the_fix(change, error, text):
 
 def test_the_band_of_two_scores_of_the_same_rows_is_that_of_their_difference():
     z, age = rows_of(2_000, 0, 0.5)
-    y = np.clip(z + 0.002 * (age - 30), 0, 1)
+    y = np.clip(z + 0.01 * (age - 30) + 0.05 * np.random.default_rng(1).normal(size=2_000), 0, 1)
     found = curve_change(np.column_stack((z, y)), {"age": age}, random_state=0)
     single = conditional_curve(y - z, {"age": age}, random_state=0)
     np.testing.assert_allclose(found.change, single.mean)
     np.testing.assert_allclose(found.low, single.mean_low)
     np.testing.assert_allclose(found.high, single.mean_high)
-    assert found.higher
     assert max(found.lower) < 30 < min(found.higher)
+
+
+def test_a_value_at_which_the_change_is_the_same_in_every_row_does_not_spoil_the_band():
+    z, age = rows_of(1_000, 0, 0.5)
+    y = np.where(age < 25, z, z + 0.1 + 0.01 * np.random.default_rng(1).normal(size=1_000))
+    found = curve_change(np.column_stack((z, y)), {"age": age}, random_state=0)
+    assert found.higher == tuple(float(one) for one in range(25, 40))
+    assert np.isfinite(found.low).all()
+    assert (np.array(found.low) <= found.change).all()
 
 
 def test_the_band_of_two_samples_has_the_length_of_the_error_of_a_difference():
@@ -339,6 +347,13 @@ def arguments(frame):
 
 def record(frame, **more):
     return audit(**arguments(frame), random_state=0, thresholds=[0.5], **more).to_dict()
+
+
+def changed(plain, change):
+    """A record with something else in it, and the digest of that."""
+    plain = json.loads(json.dumps(plain))
+    change(plain)
+    return {**plain, "digest": digest(plain)}
 
 
 @pytest.fixture(scope="module")
@@ -401,9 +416,7 @@ def test_other_confidence_levels_are_not_compared(records, frames):
     one = compare(records["old"], other).number("age", "gap")
     assert one.low is None
     assert "cannot be compared: confidence levels differ" in str(one)
-    without = json.loads(json.dumps(records["new"]))
-    without["record"]["columns"] = []
-    without["digest"] = digest(without)
+    without = changed(records["new"], lambda plain: plain["record"].update(columns=[]))
     found = compare(records["old"], without)
     assert found.samples == "not known"
     assert found.number("age", "gap").low is None
@@ -415,7 +428,7 @@ def test_what_only_one_audit_has_is_said(records, frames):
     found = compare(records["old"], other)
     assert found.numbers == ()
     assert {"age: in one of the audits only.", "sex: in one of the audits only."} <= set(found.incomparable)
-    smooth = record(frame, bandwidth_s=0.1)
+    smooth = changed(records["new"], lambda plain: plain["record"]["options"].update(bandwidth_s=0.1))
     found = compare(records["old"], smooth)
     assert any("the smoothing along the attribute differs" in text for text in found.incomparable)
 
@@ -426,10 +439,8 @@ def test_rows_are_checked_against_the_digests(records, frames):
         compare(records["old"], records["new"], old_rows=rows["old"], new_rows=rows["old"])
     with pytest.raises(ArgumentError, match="'new_rows' must be passed too"):
         compare(records["old"], records["new"], old_rows=rows["old"])
-    changed = json.loads(json.dumps(records["new"]))
-    changed["n"] += 1
     with pytest.raises(ArgumentError, match="'new' must be a record as it was written"):
-        compare(records["old"], changed)
+        compare(records["old"], {**records["new"], "n": 1})
 
 
 def test_from_rows_the_change_is_that_of_gap_change_in_words_and_units(records, frames):

@@ -622,16 +622,18 @@ def _stack(pair: _Pair) -> tuple[Tensor, Tensor, int]:
 def _reach(process: Process, here: Tensor, options: IntervalOptions) -> Tensor:
     """Return how far the change may be off at each point."""
     variance, degrees = process.trusted()
+    # A point without variance has errors of rounding only.
+    rounded = torch.maximum(process.variance, 1e-9 * process.common)
     if here.ndim == 1:  # the difference of two scores of the same rows
         drawn = [errors[here, :, 0] for errors, _ in process.draws(options.n_draws, options.generator)]
-        own, trusted, free = process.variance[here], variance[here], degrees[here]
+        own, trusted, free = rounded[here], variance[here], degrees[here]
     else:
         old, new = here
         drawn = [
             errors[new, :, 0] - errors[old, :, 0]
             for errors, _ in process.draws(options.n_draws, options.generator)
         ]
-        own, trusted = (x[old] + x[new] for x in (process.variance, variance))
+        own, trusted = (x[old] + x[new] for x in (rounded, variance))
         # Welch and Satterthwaite.
         parts = variance[here].square() / degrees[here]
         free = trusted.square() / parts.sum(dim=0).clamp_min(1e-300)
