@@ -348,7 +348,7 @@ def tables(runs: list[dict[str, Any]]) -> str:
             lines.append(f"| {case} | {words} | " + " | ".join(row) + " |")
     lines += [
         "",
-        "Mean length of the interval, where the gap grows from .084 to .122, and what the estimate is off:",
+        "Mean length of the interval, where the gap grows from .084 to .124, and what the estimate is off:",
         "",
         "| | " + " | ".join(head) + " |",
         "| --- |" + " ---: |" * len(sizes),

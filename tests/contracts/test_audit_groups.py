@@ -48,6 +48,10 @@ def test_numbers_are_those_of_the_functions_with_the_same_groups(found: Audit) -
     )
 
 
+def without_record(found):
+    return {name: value for name, value in found.to_dict().items() if name not in ("record", "digest")}
+
+
 def test_labels_of_groups_do_not_matter_and_single_rows_are_no_groups() -> None:
     table = rows(1)
     s = {"age": table["age"]}
@@ -56,10 +60,12 @@ def test_labels_of_groups_do_not_matter_and_single_rows_are_no_groups() -> None:
         audit(table["score"], sensitive_features=s, groups=groups, random_state=0)
         for groups in (table["person"], names)
     )
-    assert one.to_dict() == two.to_dict()
+    # The digests of the column of groups differ, and nothing else does.
+    assert without_record(one) == without_record(two)
     alone = audit(table["score"], sensitive_features=s, groups=np.arange(len(names)), random_state=0)
     assert alone.groups is None
-    assert alone.to_dict() == audit(table["score"], sensitive_features=s, random_state=0).to_dict()
+    plain = audit(table["score"], sensitive_features=s, random_state=0)
+    assert without_record(alone) == without_record(plain)
 
 
 def test_copies_with_their_groups_are_not_noted() -> None:

@@ -88,6 +88,13 @@ def refused(text, capsys):
 # ---- what must work ----------------------------------------------------------------------------------------
 
 
+def audit_to_record(name, seed, record=None):
+    """Write rows, and the record of their audit."""
+    write_table(people(seed=seed), f"{name}.parquet")
+    audit = ["audit", f"{name}.parquet", "--score", "score", "--sensitive", "age"]
+    assert run([*audit, "--json", f"{record or name}.json"]) == 0
+
+
 def test_every_example_of_the_help_texts_runs(folder, capsys):
     examples = []
     for text in HELPS:
@@ -101,9 +108,13 @@ def test_every_example_of_the_help_texts_runs(folder, capsys):
     shutil.copy("scores.csv", "held_out.csv")
     Path("scores").mkdir()
     write_table(people(), "scores/1.parquet")
+    for seed, name in enumerate(("spring", "autumn")):
+        audit_to_record(name, seed)
     for one in examples:
         if one.startswith("frhsic audit"):
             write_table(people(), "scores.csv")
+        if one.startswith("frhsic verify"):
+            audit_to_record("scores", 0, "audit")
         if "--query" in one:
             continue  # test_sql has a database
         assert run(shlex.split(one)[1:]) == 0, (one, capsys.readouterr().err)
