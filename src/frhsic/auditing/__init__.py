@@ -1,6 +1,7 @@
 """Audits: the dependence of a score or a representation on sensitive columns, in numbers."""
 
 from frhsic.auditing._about import About as About
+from frhsic.auditing._about import list_facts as list_facts
 from frhsic.auditing._audit import audit
 from frhsic.auditing._audit import measure_limits as measure_limits
 from frhsic.auditing._compare import SCHEMA_OF_COMPARISON as SCHEMA_OF_COMPARISON

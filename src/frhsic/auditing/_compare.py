@@ -53,7 +53,7 @@ _WITHOUT_ROWS: Final = {
 
 
 @dataclass(frozen=True)
-class Difference(Result):
+class RecordChange(Result):
     """Something that two records say differently: a state, a version, an option, a count.
 
     Attributes
@@ -180,11 +180,11 @@ class Comparison(Result):
     samples : {"same data", "same rows", "different rows", "not known"}
         By the digests of the columns. "same rows": the sensitive columns are the same, row by row, and
         something else is not.
-    made : tuple of Difference
+    made : tuple of RecordChange
         What is said about the audits, options and versions, where they differ.
-    data : tuple of Difference
+    data : tuple of RecordChange
         Rows, and the range of the columns, where they differ.
-    limits : tuple of Difference
+    limits : tuple of RecordChange
         The state of each limit, where it differs.
     numbers : tuple of NumberChange
     curves : tuple of MeanChange
@@ -205,9 +205,9 @@ class Comparison(Result):
     """
 
     samples: Samples
-    made: tuple[Difference, ...]
-    data: tuple[Difference, ...]
-    limits: tuple[Difference, ...]
+    made: tuple[RecordChange, ...]
+    data: tuple[RecordChange, ...]
+    limits: tuple[RecordChange, ...]
     numbers: tuple[NumberChange, ...]
     curves: tuple[MeanChange, ...]
     incomparable: tuple[str, ...]
@@ -359,7 +359,7 @@ def _assumptions(old: Mapping[str, Any], new: Mapping[str, Any], samples: Sample
 # ---- what the records say ----------------------------------------------------------------------------------
 
 
-def _compare_making(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+def _compare_making(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[RecordChange]:
     """Yield what was said about the audits, options and versions."""
     for section in (("about",), ("record", "options"), ("record", "versions")):
         before, after = (_get(plain, section) for plain in (old, new))
@@ -372,7 +372,7 @@ def _compare_making(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[
     yield from _differ("platform", old["record"]["platform"], new["record"]["platform"])
 
 
-def _compare_data(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+def _compare_data(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[RecordChange]:
     """Yield counts of rows, and the range and mean of columns."""
     names = {
         "n": "rows",
@@ -391,7 +391,7 @@ def _compare_data(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Di
                 yield from _differ(words + name, getattr(before[name], field), getattr(after[name], field))
 
 
-def _compare_limits(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+def _compare_limits(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[RecordChange]:
     before, after = ({one["title"]: one for one in plain["limits"]} for plain in (old, new))
     for title in dict.fromkeys((*before, *after)):
         a, b = (None if one is None else _limit(one) for one in (before.get(title), after.get(title)))
@@ -402,9 +402,9 @@ def _limit(one: Mapping[str, Any]) -> str:
     return f"{one['state']} (at most {number(one['at_most'])})"
 
 
-def _differ(what: str, old: Any, new: Any) -> Iterator[Difference]:
+def _differ(what: str, old: Any, new: Any) -> Iterator[RecordChange]:
     if old != new:
-        yield Difference(what, _text(old), _text(new))
+        yield RecordChange(what, _text(old), _text(new))
 
 
 def _text(value: Any) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from frhsic._text import LONGEST, clean, is_right_to_left, join_words, shown
+from frhsic.auditing._about import list_facts
 from frhsic.auditing._limits import limit_sentence
 from frhsic.auditing._tiles import make_tiles
 from frhsic.auditing._words import LIMITS, confidence_sentence, dependence_sentence
@@ -83,18 +84,10 @@ def _title(audit: Audit) -> str:
 
 
 def _facts(audit: Audit, write: _Write) -> Iterator[str]:
-    about = audit.about
-    said = {
-        "Model": about.model_name,
-        "Score": None if audit.score is None else audit.score.name,
-        "Outcome": audit.outcome,
-        "Owner": about.owner,
-        "Purpose": about.purpose,
-        "Population": about.population,
-        "Rows": f"{audit.n:,}{', weighted' if audit.weighted else ''}",
-        "Groups of rows": None if audit.groups is None else f"{audit.groups:,}",
-    }
-    yield from (f"{name}: {write(text)}" for name, text in said.items() if text is not None)
+    said = {**list_facts(audit), "rows": f"{audit.n:,}{', weighted' if audit.weighted else ''}"}
+    if audit.groups is not None:
+        said["groups of rows"] = f"{audit.groups:,}"
+    yield from (f"{name.capitalize()}: {write(text)}" for name, text in said.items())
 
 
 def _notes(audit: Audit, write: _Write) -> Iterator[str]:

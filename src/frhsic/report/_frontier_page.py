@@ -16,7 +16,14 @@ from frhsic._text import digits, join_words, shown
 from frhsic.auditing import Tile
 from frhsic.report import _words
 from frhsic.report._frontier import plot_frontier
-from frhsic.report._page import find_versions, get_template, write_command, write_date, write_html
+from frhsic.report._page import (
+    find_versions,
+    get_template,
+    render_element,
+    write_command,
+    write_date,
+    write_html,
+)
 from frhsic.report._svg import Picture, draw_picture
 from frhsic.selection import FrontierSearch, find_weakest
 
@@ -112,7 +119,7 @@ def render_frontier(
         n=len(search.points_),
         reason=reason,
         chosen=found,
-        tiles=table.tiles(),
+        chosen_tiles=table.tiles(),
         picture=_picture(search, found=found),
         summary=table.summary(),
         headings=table.headings(),
@@ -127,15 +134,8 @@ def render_frontier(
 def render_search(search: FrontierSearch) -> str:
     """Return a fitted search as an HTML element for a notebook."""
     table = _Table(search, found=True)
-    html = get_template("card.html", set(table.attributes)).render(
-        t=_words.TEXT,
-        limits=(),
-        sections=[("", table.tiles())],
-        several=False,
-        pictures=(_picture(search, found=True),),
-        sentences=table.summary(),
-    )
-    return "\n".join(line for line in html.splitlines() if line.strip())
+    picture = _picture(search, found=True)
+    return render_element(set(table.attributes), [("", table.tiles())], [picture], table.summary())
 
 
 def draw_search(search: FrontierSearch, *, ax: Axes | None = None, found: bool = True) -> Axes:

@@ -28,7 +28,7 @@ from frhsic.inference import (
 from frhsic.inference.bounds import Certificate
 from frhsic.report import _words
 from frhsic.report._figures import attribute_figures
-from frhsic.report._page import get_template
+from frhsic.report._page import render_element
 from frhsic.report._plots import (
     plot_auc,
     plot_bounds,
@@ -76,7 +76,7 @@ def render_card(result: Result) -> str:
         return _render_audit(result)
     tiles = tuple(filter(None, (_tile(result),)))
     words = () if tiles else (str(result),)
-    return _render((), [("", tiles)], _draw(result), words)
+    return render_element(set(), [("", tiles)], _draw(result), words)
 
 
 def _render_audit(audit: Audit) -> str:
@@ -88,21 +88,7 @@ def _render_audit(audit: Audit) -> str:
     more = [_words.TEXT["page"]["unlisted"].format(n=left)] if left > 0 else []
     notes = [*audit.notes[:_MOST], *more, audit.sentences()[-1]]
     limits = [(one, limit_sentence(one, audit.confidence_level)) for one in audit.limits]
-    return _render(limits, sections, pictures, notes)
-
-
-def _render(limits: Any, sections: Any, pictures: Any, words: Any) -> str:
-    names = {name for name, _ in sections if name}
-    html = get_template("card.html", names).render(
-        t=_words.TEXT,
-        limits=limits,
-        sections=sections,
-        several=len(sections) > 1,
-        pictures=pictures,
-        sentences=words,
-    )
-    # An empty line would end the HTML where notebooks are turned into Markdown.
-    return "\n".join(line for line in html.splitlines() if line.strip())
+    return render_element({name for name, _ in sections}, sections, pictures, notes, limits)
 
 
 def _tile(result: Result) -> Tile | None:

@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,8 +15,18 @@ from markupsafe import Markup, escape
 
 from frhsic._files import replacing
 from frhsic._text import clean, digits, is_right_to_left, join_words, shorten, shown
-from frhsic.auditing import MIN_ROWS_SHOWN, Audit, Column, limit_sentence, make_tiles
+from frhsic.auditing import (
+    MIN_ROWS_SHOWN,
+    Audit,
+    Column,
+    Limit,
+    Tile,
+    limit_sentence,
+    list_facts,
+    make_tiles,
+)
 from frhsic.report import _figures, _reasons, _tables, _words
+from frhsic.report._svg import Picture
 
 _COMMAND = 2_000  # characters of the command that are shown
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib")
@@ -74,6 +84,26 @@ def get_template(file: str, names: set[str]) -> jinja2.Template:
     )
     environment.filters |= {"say": _sentence_filter(names), "name": _mark_name, "digits": digits}
     return environment.get_template(file)
+
+
+def render_element(
+    names: set[str],
+    sections: Sequence[tuple[str, Sequence[Tile]]],
+    pictures: Sequence[Picture],
+    sentences: Sequence[str],
+    limits: Sequence[tuple[Limit, str]] = (),
+) -> str:
+    """Return an HTML element for a notebook: limits, numbers, a picture, and words."""
+    html = get_template("card.html", names).render(
+        t=_words.TEXT,
+        limits=limits,
+        sections=sections,
+        several=len(sections) > 1,
+        pictures=pictures,
+        sentences=sentences,
+    )
+    # An empty line would end the HTML where notebooks are turned into Markdown.
+    return "\n".join(line for line in html.splitlines() if line.strip())
 
 
 def write_date(date: datetime | None) -> str:
@@ -172,16 +202,7 @@ def _title(audit: Audit, title: str | None, names: list[str]) -> str:
 
 def _about(audit: Audit) -> list[tuple[str, str]]:
     """Return what the caller said about the audit, and the names of score and outcome."""
-    words, about = _words.TEXT["page"], audit.about
-    found = {
-        "model": about.model_name,
-        "score": None if audit.score is None else audit.score.name,
-        "outcome": audit.outcome,
-        "owner": about.owner,
-        "purpose": about.purpose,
-        "population": about.population,
-    }
-    return [(words[name], text) for name, text in found.items() if text is not None]
+    return [(_words.TEXT["page"][name], text) for name, text in list_facts(audit).items()]
 
 
 def _outcome_labels(audit: Audit) -> list[tuple[str, int]]:
