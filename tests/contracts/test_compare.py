@@ -411,6 +411,13 @@ def test_the_same_data_differ_by_options_only(records, frames):
     assert all(one.change == 0.0 and one.low is None for one in found.numbers)
 
 
+def test_rows_of_the_same_data_show_no_change(records, frames):
+    again = arguments(frames["old"])
+    found = compare(records["old"], records["old"], old_rows=again, new_rows=again)
+    assert found.curves == ()
+    assert {(one.change, one.low, one.basis) for one in found.numbers} == {(0.0, None, "estimates")}
+
+
 def test_other_confidence_levels_are_not_compared(records, frames):
     other = record(frames["new"], confidence_level=0.9)
     one = compare(records["old"], other).number("age", "gap")

@@ -422,3 +422,8 @@ def test_limits_from_a_file(tmp_path, monkeypatch, capsys):
         assert match in capsys.readouterr().err
     (tmp_path / "l.toml").write_text("[limits]\ngap = 0.9")
     assert run([*line, "--fail-above", "gap=0.8"]) == 2
+
+
+def test_rows_instead_of_an_audit_are_told_what_to_pass():
+    with pytest.raises(ArgumentError, match=r"'found' must be an audit.*random_state"):
+        verify({}, {"scores": [1.0]})

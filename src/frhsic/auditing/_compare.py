@@ -293,10 +293,11 @@ def compare(
     notes = list(_assumptions(old, new, samples))
     if old_rows is not None and new_rows is not None:
         both = _Both.read(old, new, old_rows, new_rows, samples)
-        numbers, more = _add_rows(numbers, both)
-        curves, few = _compare_curves(both)
-        incomparable += (*more, *few)
-        notes += both.notes()
+        if samples != "same data":  # of which nothing could have changed
+            numbers, more = _add_rows(numbers, both)
+            curves, few = _compare_curves(both)
+            incomparable += (*more, *few)
+            notes += both.notes()
     elif samples != "same data":
         incomparable += ("The mean score along the attributes: give --data for a band of its change.",)
     if any(one.low is not None for one in numbers):

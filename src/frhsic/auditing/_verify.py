@@ -196,6 +196,9 @@ def verify(plain: Mapping[str, Any], found: Audit) -> Verification:
     >>> verify(record, again).code
     0
     """
+    if not hasattr(found, "to_dict"):
+        must, fix = "be an audit of the same rows", "Pass audit(..., random_state=plain['seed'])."
+        raise ArgumentError("found", must, type(found).__name__, fix)
     new = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     versions = _changed_versions(plain["record"], new["record"])
     tolerant = bool(versions)
