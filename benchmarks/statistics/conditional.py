@@ -46,7 +46,6 @@ WAYS: dict[str, Callable[[Array, Array, Array], Array]] = {
     "wave": lambda s, e, _: e + 0.2 * np.sin(2.5 * s),
 }
 POWER = {500: 200, 2_000: 40}
-SLOW = {500: 20}  # draws of FCIT, which takes half a minute each
 PEERS = ("causal-learn KCI", "causal-learn RCIT", "hyppo FCIT")
 
 CURVES = {
@@ -57,7 +56,7 @@ CURVES = {
     "opposite to the factors": lambda u: -0.8 * (u - 0.5),
     "step, smoothed": lambda u: 0.4 / (1.0 + np.exp(-20.0 * (u - 0.7))),
 }
-CURVE_DRAWS, CURVE_ROWS = 500, 1_000
+CURVE_DRAWS, CURVE_ROWS = 1_000, 1_000
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(31)
 _SHARES = _SHARES / _SHARES.sum()
@@ -215,7 +214,7 @@ def tasks_of(studies: list[str], quick: bool) -> list[Task]:
                 found += chunks(cell, 2 if quick else draws, CHUNK[n])
     if "power" in studies:
         for test in ("frhsic", *PEERS):
-            for n, draws in (SLOW if test == PEERS[2] else POWER).items():
+            for n, draws in POWER.items():
                 for way in ("none", *WAYS):
                     cell = {"study": "power", "test": test, "way": way, "n": n}
                     found += chunks(cell, 2 if quick else draws, 20)
