@@ -26,6 +26,7 @@ dependence.ScoreGap dependence.GDP inference.decision_gaps
 inference.auc_curve inference.conditional_curve report.plot_auc report.plot_error_rates auditing.audit
 inference.decision_gaps inference.region_test dependence.ScoreGap report.plot_decision_gaps
 dependence.KernelHGR dependence.MutualInformation dependence.Adversary dependence.HSIC
+dependence.RecoveredVariance dependence.KernelHGR dependence.Adversary dependence.HSIC
 dependence.BinnedMMD dependence.EIPM dependence.HSIC
 kernels.Gaussian kernels.Laplace kernels.InverseMultiquadric kernels.Matern kernels.Kernel
 kernels.Linear kernels.Energy kernels.Delta kernels.default_kernel

@@ -26,6 +26,7 @@ from frhsic.dependence import (
     DistanceCovariance,
     KernelHGR,
     MutualInformation,
+    RecoveredVariance,
     ScoreGap,
 )
 from frhsic.kernels import (
@@ -153,6 +154,9 @@ CASES = {
     "KernelHGR median": Case(lambda: KernelHGR(), counts=False),
     "KernelHGR linear": Case(lambda: KernelHGR(0.1, 0.2, kernel_z=Linear(), kernel_s=Linear())),
     "MutualInformation": Case(lambda: MutualInformation(3), weights=False),
+    # A row is left out, a copy of it is not.
+    "RecoveredVariance": Case(lambda: RecoveredVariance(3, ridge=0.1), counts=False),
+    "RecoveredVariance columns": Case(lambda: RecoveredVariance(0, degree=2, ridge=0.5), counts=False),
     "Adversary": Case(
         lambda: Adversary((4,)), kinds=NUMBERS, zero_for_constant_s=False, zero_for_constant_z=False
     ),
@@ -604,6 +608,13 @@ WRONG = {
     "DistanceCovariance": [{"estimator": "exact"}, {"block_size": -1}],
     "KernelHGR": [{"ridge_z": 0.0}, {"ridge_s": -1.0}, {"ridge_z": math.inf}],
     "MutualInformation": [{"k": 0}],
+    "RecoveredVariance": [
+        {"n_features": -1},
+        {"n_features": 1.5},
+        {"degree": 0},
+        {"ridge": 0.0},
+        {"seed": -1},
+    ],
 }
 
 
@@ -769,6 +780,12 @@ ARGUMENTS = {
         "kernel_s": ({}, Gaussian(1.0), Laplace(1.0)),
     },
     "MutualInformation": {"k": ({}, 5, 2), "standardize": ({}, True, False)},
+    "RecoveredVariance": {
+        "n_features": ({}, 2, 5),
+        "degree": ({}, 1, 2),
+        "ridge": ({}, 0.01, 0.1),
+        "seed": ({}, 0, 1),
+    },
     "Adversary": {"hidden": ({}, (50,), (3, 2)), "n_bins": ({}, None, 3)},
 }
 

@@ -21,6 +21,7 @@ from frhsic.dependence import (
     DistanceCovariance,
     KernelHGR,
     MutualInformation,
+    RecoveredVariance,
     ScoreGap,
 )
 from frhsic.kernels import Energy, Gaussian, Laplace, Linear
@@ -607,6 +608,7 @@ MEASURES = {
     ],
     "KernelHGR": [KernelHGR(), KernelHGR(0.1, 0.2, kernel_z=Laplace(), kernel_s=Energy())],
     "MutualInformation": [MutualInformation(), MutualInformation(3, standardize=False)],
+    "RecoveredVariance": [RecoveredVariance(), RecoveredVariance(9, degree=2, ridge=0.1, seed=3)],
 }
 EACH = [
     pytest.param(measure, id=f"{name} {k}")

@@ -15,6 +15,7 @@ from frhsic.dependence import (
     DistanceCovariance,
     KernelHGR,
     MutualInformation,
+    RecoveredVariance,
     ScoreGap,
 )
 from frhsic.kernels import Delta, Energy, Gaussian, Linear, OnColumns
@@ -144,6 +145,7 @@ OTHERS = {
     ],
     "KernelHGR": [(lambda: KernelHGR(), ANY)],
     "MutualInformation": [(lambda: MutualInformation(3), ANY)],
+    "RecoveredVariance": [(lambda: RecoveredVariance(5), ANY)],
 }
 
 

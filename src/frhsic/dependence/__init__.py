@@ -12,6 +12,7 @@ from frhsic.dependence.hgr import KernelHGR
 from frhsic.dependence.hsic import HSIC
 from frhsic.dependence.mi import MutualInformation
 from frhsic.dependence.mmd import BinnedMMD
+from frhsic.dependence.recovered import RecoveredVariance
 from frhsic.dependence.score_gap import ScoreGap
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "DistanceCovariance",
     "KernelHGR",
     "MutualInformation",
+    "RecoveredVariance",
     "ScoreGap",
 ]

@@ -19,6 +19,7 @@ from frhsic.kernels._base import Columns, Factors, Kernel, Parts, Tiles
 from frhsic.kernels._gaussian import least_exponent
 from frhsic.kernels._plain import Delta
 from frhsic.kernels._radial import Gaussian
+from frhsic.kernels.ranks import find_places, find_ranks
 from frhsic.kernels.scale import FIX_RULE, Rule, distances, held
 from frhsic.kernels.spectral import Term
 
@@ -341,10 +342,6 @@ class OnColumns(_Composed):
         return self.kernel._factors(self._among(columns))
 
 
-# Places on which ranks are exact; between them they are interpolated.
-_PLACES = 1_024
-
-
 @dataclass(frozen=True, eq=False)
 class OnRanks(_Composed):
     """A kernel of ranks: k(F(x), F(y)), with F the distribution function of each column, from 0 to 1.
@@ -379,7 +376,7 @@ class OnRanks(_Composed):
         if self._places is None:
             must = "be resolved before the kernel is evaluated"
             raise ArgumentError("ranks", must, "those of no rows", FIX_RULE)
-        return _interpolate(x, self._places)
+        return find_ranks(x, self._places)
 
     def _combine(self, *values: Any) -> Any:
         return values[0]
@@ -401,37 +398,7 @@ class OnRanks(_Composed):
     def _learn(self, x: Tensor, weights: Tensor | None) -> Self:
         if self._places is not None:
             return self
-        return replace(self, _places=_find_places(x.detach().reshape(-1, x.shape[-1]), weights))
-
-
-def _find_places(x: Tensor, weights: Tensor | None) -> Tensor:
-    """Return values ``(d, 0, m)`` and their ranks ``(d, 1, m)`` for each column of x ``(n, d)``."""
-    w = torch.ones_like(x[:, 0]) if weights is None else weights.to(x)
-    pairs = []
-    for column in x.mT:
-        values, index = column.unique(return_inverse=True)
-        mass = w.new_zeros(len(values)).index_add(0, index, w)
-        ranks = (mass.cumsum(0) - 0.5 * mass) / mass.sum()
-        if len(values) > _PLACES:
-            at = torch.searchsorted(ranks, torch.linspace(0.0, 1.0, _PLACES).to(ranks))
-            at = at.clamp_max(len(values) - 1).unique()
-            values, ranks = values[at], ranks[at]
-        pairs.append(torch.stack((values, ranks)))
-    most = max(pair.shape[1] for pair in pairs)
-    padded = [torch.cat((pair, pair[:, -1:].expand(2, most - pair.shape[1])), dim=1) for pair in pairs]
-    return torch.stack(padded)
-
-
-def _interpolate(x: Tensor, places: Tensor) -> Tensor:
-    """Return the rank of each entry of x ``(..., d)``, between those of the places on both sides."""
-    columns = []
-    for column, (values, ranks) in zip(x.unbind(dim=-1), places.to(x), strict=True):
-        right = torch.searchsorted(values, column.contiguous()).clamp(0, len(values) - 1)
-        left = (right - 1).clamp_min(0)
-        low, high = values[left], values[right]
-        share = ((column - low) / torch.where(high > low, high - low, 1.0)).clamp(0.0, 1.0)
-        columns.append(ranks[left] + share * (ranks[right] - ranks[left]))
-    return torch.stack(columns, dim=-1)
+        return replace(self, _places=find_places(x.detach().reshape(-1, x.shape[-1]), weights))
 
 
 def default_kernel(kinds: Sequence[Kind], bandwidth: float | Rule | Sequence[float] = "median") -> Kernel:

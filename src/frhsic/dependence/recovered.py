@@ -1,0 +1,200 @@
+"""Recovered variance: how well functions of S are predicted from functions of Z, on rows left out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from frhsic._checks import ArgumentError
+from frhsic.data import Sensitive
+from frhsic.dependence._base import Dependence
+from frhsic.kernels import scale
+from frhsic.kernels.ranks import find_places, find_ranks
+from frhsic.numerics._smoothing import row_weights
+
+# Frequencies of the cosines of whitened z: log-uniform between these, over the root of the width.
+_SLOWEST, _FASTEST = 0.3, 4.0
+
+
+class _Cosines(NamedTuple):
+    """Random frequencies ``(d, m)`` and phases ``(m,)``."""
+
+    frequencies: Tensor
+    phases: Tensor
+
+
+class RecoveredVariance(Dependence):
+    """The share of the variance of functions of S that a regression on functions of Z predicts.
+
+    Each row is predicted by a ridge regression on the other rows (in closed form), so that what fits by
+    chance counts for nothing. It has no scale: z is whitened, and s enters by its ranks.
+
+    Parameters
+    ----------
+    n_features : int, default=128
+        Random cosines of whitened z, beside its columns.
+    degree : int, default=5
+        Cosines of the rank of each continuous column of s: sqrt(2) cos(pi k u) for k = 1, ..., degree. Of a
+        category they are indicators, each over the root of its share.
+    ridge : float, default=0.01
+        Positive; in units of the variance of a feature.
+    seed : int or None, default=0
+        Of the random cosines. None draws others at each call from the generator of torch: for a penalty,
+        which z could else evade.
+
+    Notes
+    -----
+    With F the features of z and T those of s, second moments S_F and S_FT, and B = (S_F + r)^(-1) S_FT, its
+    target is the variance that the regression explains in the population,
+
+        tr S_TF (S_F + r)^(-1) (S_F + 2 r) (S_F + r)^(-1) S_FT = E|T|^2 - E|T - B'F|^2,
+
+    over E|T|^2: zero for independent Z and S, and one if B'F = T. With leverages h and residuals e of all
+    rows, row i is left out by e_i / (1 - h_i). Coefficients of n rows vary, which costs about
+    df / n of what is left, with df = tr (S_F (S_F + r)^(-1))^2: 1 - R^2 of the rows left out is multiplied
+    by 1 - df / n, so that the expected value under independence is nearly zero.
+
+    Examples
+    --------
+    >>> import torch
+    >>> s = torch.linspace(-1, 1, 400, dtype=torch.float64)
+    >>> noise = torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    >>> measure = RecoveredVariance(degree=1)
+    >>> bool(measure(s + 0.1 * noise, s) > 0.9), bool(measure(noise, s).abs() < 0.1)
+    (True, True)
+    """
+
+    def __init__(
+        self, n_features: int = 128, *, degree: int = 5, ridge: float = 0.01, seed: int | None = 0
+    ) -> None:
+        super().__init__()
+        for name, value, least in (("n_features", n_features, 0), ("degree", degree, 1)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ArgumentError(name, f"be an integer of at least {least}", repr(value), "Leave it out.")
+        if not 0 < ridge < float("inf"):
+            raise ArgumentError("ridge", "be a positive number", repr(ridge), "Take 0.01 to start with.")
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+            raise ArgumentError("seed", "be None or an integer of at least 0", repr(seed), "Take 0.")
+        self.n_features = n_features
+        self.degree = degree
+        self.ridge = ridge
+        self.seed = seed
+        self._cosines: _Cosines | None = None
+        self._whitening: tuple[Tensor, Tensor] | None = None  # an origin and a matrix
+        self._places: tuple[Tensor, ...] | None = None  # of each column of s: values and ranks, or shares
+
+    @property
+    def debiased(self) -> bool:
+        """Yes: each row is predicted from others, and the variance of their coefficients is allowed for."""
+        return True
+
+    def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
+        return self._recovered(self._features(z, w), self._targets(s, w), row_weights(s, w).to(z))
+
+    def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
+        fixed = self if self._cosines is not None else self._with(_cosines=self._draw(z, None))
+        if w is None:  # the features do not move
+            F, rows = fixed._features(z, None), row_weights(s, None).to(z)
+            T = fixed._targets(s, None)
+            return torch.stack([fixed._recovered(F, T[order], rows) for order in permutations])
+        return super(RecoveredVariance, fixed)._permuted(z, s, permutations, w)
+
+    def _recovered(self, F: Tensor, T: Tensor, w: Tensor) -> Tensor:
+        """Return the recovered share for features of z ``(..., n, m)``, of s ``(n, q)`` and weights."""
+        F, T = F - (w @ F)[..., None, :], T - w @ T
+        moments = (w[:, None] * F).mT @ F
+        eye = torch.eye(F.shape[-1], dtype=F.dtype, device=F.device)
+        root = torch.linalg.cholesky(moments + self.ridge * eye)
+        solved = torch.cholesky_solve((w[:, None] * F).mT @ T, root)
+        # The weight of a row in its own prediction, with that in the mean.
+        leverage = w * (1.0 + torch.linalg.solve_triangular(root, F.mT, upper=False).square().sum(dim=-2))
+        left_out = (T - F @ solved) / (1.0 - leverage)[..., None]
+        alone = T / (1.0 - w)[:, None]  # predicted by the mean of the others
+        total = (alone.square().sum(dim=-1) * w).sum()
+        missed = (left_out.square().sum(dim=-1) * w).sum(dim=-1)
+        smoother = torch.cholesky_solve(moments, root)
+        freedom = (smoother * smoother.mT).sum(dim=(-2, -1))
+        kept = 1.0 - w.square().sum() * freedom
+        varies = ~(total <= (64.0 * torch.finfo(T.dtype).eps) ** 2)  # below is rounding; nan is kept
+        share = 1.0 - kept * missed / torch.where(varies, total, 1.0)
+        return torch.where(varies, share, share * 0.0)
+
+    def _features(self, z: Tensor, w: Tensor | None) -> Tensor:
+        """Return whitened z and its cosines ``(..., n, d + m)``."""
+        if self._whitening is None:
+            origin, matrix = scale.weighted_mean(z, w), scale.whitening(z, w)
+        else:
+            origin, matrix = self._whitening
+        x = scale.move(z, origin, matrix)
+        drawn = self._draw(z, None) if self._cosines is None else self._cosines
+        return torch.cat(
+            (x, math.sqrt(2.0) * torch.cos(x @ drawn.frequencies.to(z) + drawn.phases.to(z))), -1
+        )
+
+    def _draw(self, z: Tensor, generator: torch.Generator | None) -> _Cosines:
+        if self.seed is not None:
+            generator = torch.Generator().manual_seed(self.seed)
+        d, m = z.shape[-1], self.n_features
+        options: dict[str, Any] = {"dtype": torch.float64, "generator": generator}
+        speeds = _SLOWEST * (_FASTEST / _SLOWEST) ** torch.rand(m, **options)
+        frequencies = torch.randn(d, m, **options) * speeds / math.sqrt(d)
+        return _Cosines(frequencies.to(z), (2.0 * math.pi * torch.rand(m, **options)).to(z))
+
+    def _targets(self, s: Sensitive, w: Tensor | None) -> Tensor:
+        """Return functions of the columns of s ``(n, q)``, each of about unit variance in all."""
+        places = self._places or self._find_places(s, w)
+        found = []
+        for column, kind, at in zip(s.values.mT, s.kinds, places, strict=True):
+            if kind == "categorical":
+                codes = torch.arange(len(at), device=column.device)
+                found.append((column[:, None] == codes).to(column) / at.to(column).clamp_min(1e-12).sqrt())
+            else:
+                ranks = find_ranks(column[:, None], at[None])
+                degrees = torch.arange(1, self.degree + 1).to(column)
+                found.append(math.sqrt(2.0) * torch.cos(math.pi * ranks * degrees))
+        return torch.cat(found, dim=1)
+
+    def _find_places(self, s: Sensitive, w: Tensor | None) -> tuple[Tensor, ...]:
+        rows, places = row_weights(s, w), []
+        for j, (column, kind) in enumerate(zip(s.values.mT, s.kinds, strict=True)):
+            if kind == "categorical":
+                known = s.categories[j] if s.categories else None
+                count = int(column.max()) + 1 if known is None else len(known)
+                places.append(rows.new_zeros(count).index_add(0, column.long(), rows))
+            else:
+                places.append(find_places(column[:, None], rows)[0])
+        return tuple(places)
+
+    def calibrate(
+        self,
+        z: Tensor,
+        s: Tensor | Sensitive,
+        generator: torch.Generator | None = None,
+        *,
+        weights: Tensor | None = None,
+        freeze: bool = False,
+        side: Literal["both", "z", "s"] = "both",
+    ) -> Self:
+        """Return it with the ranks of s and the cosines of z fixed, and with ``freeze`` the whitening."""
+        fixed = super().calibrate(z, s, generator, weights=weights, freeze=freeze, side=side)
+        if side == "both":
+            return fixed
+        z, s, w = self._checked(z, s, weights)
+        return self._fixed_z(z.detach(), w, generator, freeze) if side == "z" else self._fixed_s(s, w)
+
+    def _calibrated(
+        self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool
+    ) -> Self:
+        return self._fixed_s(s, w)._fixed_z(z, w, generator, freeze)
+
+    def _fixed_s(self, s: Sensitive, w: Tensor | None) -> Self:
+        return self._with(_places=self._places or self._find_places(s, w))
+
+    def _fixed_z(self, z: Tensor, w: Tensor | None, generator: torch.Generator | None, freeze: bool) -> Self:
+        frozen = (scale.weighted_mean(z, w), scale.whitening(z, w)) if freeze else None
+        return self._with(
+            _cosines=self._cosines or self._draw(z, generator), _whitening=self._whitening or frozen
+        )

@@ -1,0 +1,139 @@
+"""Recovered variance: rows left out one by one, its target, and its mean under independence."""
+
+import numpy as np
+import pytest
+import torch
+
+from frhsic.data import Sensitive
+from frhsic.dependence import RecoveredVariance
+
+
+def rows(n, d, seed=0, slope=1.0):
+    g = torch.Generator().manual_seed(seed)
+    s = torch.randn(n, generator=g, dtype=torch.float64)
+    z = torch.randn(n, d, generator=g, dtype=torch.float64)
+    z[:, 0] = z[:, 0] + slope * s
+    return z, s, 0.2 + torch.rand(n, generator=g, dtype=torch.float64)
+
+
+def ranks(s, w):
+    return np.array([w[s < x].sum() + 0.5 * w[s == x].sum() for x in s])
+
+
+def regress(F, T, w, ridge):
+    """Coefficients and intercept of a weighted ridge regression; the ridge is that of all rows."""
+    mean, centre = w @ F / w.sum(), w @ T / w.sum()
+    A = (F - mean).T @ (w[:, None] * (F - mean)) + ridge * np.eye(F.shape[1])
+    B = np.linalg.solve(A, (F - mean).T @ (w[:, None] * (T - centre)))
+    return B, centre - mean @ B
+
+
+def naive(z, s, w, measure):
+    """Train without each row in turn; whitened columns and cosines are those of all rows."""
+    w = np.full(len(z), 1.0 / len(z)) if w is None else (w / w.sum()).numpy()
+    x = z.numpy() - w @ z.numpy()
+    root = np.linalg.cholesky(x.T @ (w[:, None] * x))
+    x = np.linalg.solve(root, x.T).T
+    drawn = measure._draw(z, None)
+    F = np.hstack((x, np.sqrt(2.0) * np.cos(x @ drawn.frequencies.numpy() + drawn.phases.numpy())))
+    u = ranks(s.numpy(), w)
+    T = np.sqrt(2.0) * np.cos(np.pi * u[:, None] * np.arange(1, measure.degree + 1))
+    missed = total = 0.0
+    for i in range(len(F)):
+        others = np.arange(len(F)) != i
+        B, intercept = regress(F[others], T[others], w[others], measure.ridge)
+        missed += w[i] * ((T[i] - intercept - F[i] @ B) ** 2).sum()
+        total += w[i] * ((T[i] - w[others] @ T[others] / w[others].sum()) ** 2).sum()
+    centred = F - w @ F
+    S = centred.T @ (w[:, None] * centred)
+    smoother = np.linalg.solve(S + measure.ridge * np.eye(len(S)), S)
+    return 1.0 - (1.0 - (w**2).sum() * np.trace(smoother @ smoother)) * missed / total
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("features", "degree", "ridge"), [(0, 1, 0.01), (7, 3, 0.1), (30, 5, 0.01)])
+def test_it_is_a_regression_without_each_row_in_turn(features, degree, ridge, weighted):
+    z, s, w = rows(25, 3)
+    measure = RecoveredVariance(features, degree=degree, ridge=ridge, seed=4)
+    w = w if weighted else None
+    assert measure(z, s, w).item() == pytest.approx(naive(z, s, w, measure), rel=1e-6)
+
+
+def test_on_many_rows_of_a_finite_law_it_is_the_formula_of_the_docstring():
+    # Six values of (z, s) with unequal shares: every moment is a sum of six terms.
+    z = torch.tensor([[-1.0, 0.5], [0.0, 2.0], [0.5, -1.0], [1.0, 1.0], [2.0, 0.0], [3.0, -2.0]]).double()
+    s = torch.tensor([0.0, 0.0, 1.0, 1.0, 2.0, 2.0]).double()
+    share = torch.tensor([0.3, 0.1, 0.1, 0.2, 0.1, 0.2]).double()
+    measure = RecoveredVariance(4, degree=2, ridge=0.2)
+    F, T = measure._features(z, share).numpy(), measure._targets(Sensitive.of(s), share).numpy()
+    p = share.numpy()
+    F, T = F - p @ F, T - p @ T
+    S, C = F.T @ (p[:, None] * F), F.T @ (p[:, None] * T)
+    A = np.linalg.inv(S + measure.ridge * np.eye(len(S)))
+    explained = np.trace(C.T @ A @ (S + 2 * measure.ridge * np.eye(len(S))) @ A @ C)
+    B = A @ C
+    assert explained == pytest.approx((p @ (T**2 - (T - F @ B) ** 2)).sum(), rel=1e-12)
+    every = torch.repeat_interleave(torch.arange(6), (20_000 * share).round().long())
+    target = explained / (p @ T**2).sum()
+    assert measure(z[every], s[every]).item() == pytest.approx(target, abs=2e-3)
+    assert 0.1 < target < 0.9
+
+
+def test_its_mean_is_nearly_zero_under_independence_and_without_the_factor_it_is_not():
+    measure, found, plain = RecoveredVariance(20, degree=2), [], []
+    for seed in range(200):
+        z, s, _ = rows(200, 3, seed, slope=0.0)
+        found.append(measure(z, s).item())
+        F = measure._features(z, None)
+        F = F - F.mean(dim=0)
+        S = F.T @ F / len(F)
+        M = torch.linalg.solve(S + measure.ridge * torch.eye(len(S), dtype=S.dtype), S)
+        plain.append(1.0 - (1.0 - found[-1]) / (1.0 - (M * M.T).sum().item() / len(F)))
+    error = np.std(found) / len(found) ** 0.5
+    assert abs(np.mean(found)) < 3.5 * error + 0.003
+    assert np.mean(plain) < -0.05
+
+
+def test_no_scale_matters():
+    z, s, w = rows(60, 2)
+    measure = RecoveredVariance(0)
+    moved = z @ torch.tensor([[2.0, 1.0], [0.0, 1e-3]], dtype=z.dtype) + 5.0
+    assert measure(moved, s.exp(), w).item() == pytest.approx(measure(z, s, w).item(), rel=1e-6)
+
+
+def test_categories_and_several_columns():
+    z, s, _ = rows(90, 2)
+    codes = (s > 0).double()
+    measure = RecoveredVariance(10)
+    label = Sensitive(codes[:, None], ("sex",), ("categorical",))
+    both = Sensitive(torch.stack((s, codes), dim=1), ("age", "sex"), ("continuous", "categorical"))
+    assert measure._targets(label, None).shape == (90, 2)
+    assert measure._targets(both, None).shape == (90, 7)
+    assert 0.1 < measure(z, label).item() < 1.0
+    perfect = torch.stack((codes, z[:, 1]), dim=1)
+    assert measure(perfect, label).item() > 0.95
+
+
+def test_draws_are_the_same_unless_they_are_asked_to_be_new():
+    z, s, _ = rows(60, 2)
+    fixed, fresh = RecoveredVariance(5), RecoveredVariance(5, seed=None)
+    assert fixed(z, s) == fixed(z, s)
+    torch.manual_seed(0)
+    one, other = fresh(z, s), fresh(z, s)
+    torch.manual_seed(0)
+    assert one != other
+    assert fresh(z, s) == one
+    kept = fresh.calibrate(z, s, torch.Generator().manual_seed(1))
+    assert kept(z, s) == kept(z, s)
+    of_s = fresh.calibrate(z, s, torch.Generator().manual_seed(1), side="s")
+    assert of_s(z, s) != of_s(z, s)
+    orders = torch.stack([torch.arange(60)] * 2)
+    assert len(fresh.permuted(z, s, orders).unique()) == 1
+
+
+def test_fixed_ranks_are_those_of_the_rows_of_calibration():
+    z, s, _ = rows(400, 2)
+    measure = RecoveredVariance(5).calibrate(z, s, freeze=True)
+    assert measure(z, s).item() == pytest.approx(RecoveredVariance(5)(z, s).item(), rel=1e-9)
+    part = torch.arange(50)
+    assert measure(z[part], s[part]).item() != pytest.approx(RecoveredVariance(5)(z[part], s[part]).item())
