@@ -43,6 +43,7 @@ OTHERS = {
     "budgets": "paper.budgets",
     "penalties": "paper.penalties",
     "limits": "paper.limits",
+    "ideas": "paper.ideas",
     "trees": "paper.trees",
     "path": "speed.path",
     "baselines": "paper.baselines",

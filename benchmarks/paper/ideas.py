@@ -1,0 +1,331 @@
+"""Ideas for a representation from which S is not recovered, tried on development data only (resumable).
+
+None of the rows is of the five datasets of the paper's protocol: Adult's test file, ACS Income of Colorado
+and Nebraska, MEPS of 2016. A network of the paper (50 hidden units, SELU) is trained by its own short loop,
+so that an idea is a few lines here; what is kept goes into the package.
+"""
+
+import argparse
+import math
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from benchmarks._protocol import Array
+from benchmarks._record import Runs
+from benchmarks._simulate import Task, opened, spread
+from benchmarks.paper import _judges
+from frhsic import GDP, HSIC
+from frhsic.datasets import fetch_acs_income, fetch_adult, fetch_meps, make_preprocessor, paper_split
+from frhsic.dependence import Adversary, Dependence, RecoveredVariance
+from frhsic.kernels import Gaussian
+
+MOST = 16_000
+WIDTHS = (8, 50)
+STRENGTHS = (0.0, 0.1, 0.2, 0.4, 0.8)
+FAST = ("ridge", "MLP", "boosted", "forest")
+USES = {
+    "adult.test": ["hours-per-week", "education-num"],
+    "acs.co": ["WKHP", "SCHL"],
+    "acs.ne": ["WKHP", "SCHL"],
+    "meps.2016": [],
+}
+
+
+@dataclass(frozen=True)
+class Idea:
+    """What is changed, and why it might work."""
+
+    reason: str
+    measure: str = "recovered"
+    n_features: int = 128
+    ridge: float = 0.01
+    batch: int = 2_048
+    epochs: int = 60
+    score: float = 0.0  # of the penalty on the probability, beside that on Z
+    noise: float = 0.0  # of the Gaussian channel, for |z| <= 1
+    inner: int = 0  # columns between which Z has its only links to X
+    rebuild: float = 0.0  # of the share of the variance of X that a decoder misses
+    knows_s: bool = False  # whether the decoder is given S
+    erase: bool = False
+
+
+CHANNEL = 0.05
+IDEAS = {
+    "HSIC": Idea("the paper's, on whitened Z", measure="HSIC"),
+    "recovered": Idea("penalise what a regression recovers on rows left out"),
+    "halves": Idea("the same from one half of a batch on the other, cut at zero", measure="halves"),
+    "more features": Idea("finer functions of Z", n_features=384),
+    "large batches": Idea("less noise in second moments", batch=6_144, epochs=180),
+    "thresholds": Idea("functions like those of trees", measure="thresholds"),
+    "adversaries": Idea("three networks learn while Z does", measure="adversaries"),
+    "erasure": Idea("no penalty; the linear part of S is erased after training", measure="none", erase=True),
+    "channel": Idea("noise buries directions of small variance", noise=CHANNEL),
+    "narrow inside": Idea("fewer directions to hide in", inner=4),
+    "channel, rebuild X": Idea("use, which the channel takes away", noise=CHANNEL, rebuild=0.5),
+    "channel, rebuild X given S": Idea(
+        "the decoder need not learn S from Z", noise=CHANNEL, rebuild=0.5, knows_s=True
+    ),
+    "all of it": Idea(
+        "with a penalty on the probability", noise=CHANNEL, rebuild=0.5, knows_s=True, score=0.1
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A split of development data; x as the network sees it, the targets of use in their own units."""
+
+    x: Tensor
+    y: Tensor
+    s: Array
+    uses: Array
+    x_test: Tensor
+    y_test: NDArray[Any]
+    s_test: Array
+    uses_test: Array
+
+
+@cache
+def rows_of(name: str, repeat: int) -> Rows:
+    """Return a split of at most 16,000 rows."""
+    if name == "adult.test":
+        bunch, column = fetch_adult(subset="test", missing="category"), "age"
+    elif name == "meps.2016":
+        bunch, column = fetch_meps(year=2016, features="paper", missing="drop"), "AGE"
+    else:
+        bunch, column = fetch_acs_income(states=name[-2:].upper()), "AGEP"
+    kept = np.sort(np.random.default_rng(0).permutation(len(bunch.target))[:MOST])
+    frame, y = bunch.data.iloc[kept], np.asarray(bunch.target, dtype=np.int64)[kept]
+    s = bunch.sensitive_features[column].to_numpy(np.float64)[kept]
+    uses = USES[name] or [one for one in frame if frame[one].nunique() > 2]
+    targets = np.column_stack([pd.factorize(frame[one], sort=True)[0] for one in uses]).astype(np.float64)
+    train, test = paper_split(len(y), repeat=repeat)
+    preprocessor = make_preprocessor(bunch).fit(frame.iloc[train])
+    x, x_test = (
+        torch.tensor(preprocessor.transform(frame.iloc[part]), dtype=torch.float32) for part in (train, test)
+    )
+    label = torch.tensor(y[train], dtype=torch.float32)
+    return Rows(x, label, s[train], targets[train], x_test, y[test], s[test], targets[test])
+
+
+class Net(nn.Module):
+    """The encoder with its channel, a linear head, and a decoder."""
+
+    def __init__(self, columns: int, width: int, idea: Idea) -> None:
+        super().__init__()
+        inner = idea.inner or width
+        self.noise = idea.noise
+        self.encoder = nn.Sequential(
+            nn.Linear(columns, 50),
+            nn.SELU(),
+            nn.Linear(50, inner),
+            nn.Linear(inner, width) if idea.inner else nn.Identity(),
+        )
+        self.head = nn.Linear(width, 1)
+        self.decoder = nn.Linear(width + (5 if idea.knows_s else 0), columns)
+
+    def represent(self, x: Tensor) -> Tensor:
+        """Return Z: within the unit ball, plus noise, where there is a channel."""
+        z = self.encoder(x)
+        if not self.noise:
+            return z
+        length = z.norm(dim=1, keepdim=True).clamp_min(1e-9)
+        return z * torch.tanh(length) / length + self.noise * torch.randn_like(z)
+
+
+class Thresholds(RecoveredVariance):
+    """Recovered variance from steep sigmoids of one or two columns of whitened Z."""
+
+    def _features(self, z: Tensor, w: Tensor | None) -> Tensor:
+        x = super()._features(z, w)[..., : z.shape[-1]]
+        d, m = x.shape[-1], self.n_features
+        mask = torch.zeros(d, m).scatter_(0, torch.randint(d, (2, m)), 1.0)
+        along = x @ (mask * torch.randn(d, m))
+        return torch.cat((x, torch.sigmoid(8.0 * (along / along.std(dim=0) - torch.randn(m)))), dim=1)
+
+
+class Halves(RecoveredVariance):
+    """Coefficients of one half of the rows, judged on the other, and cut at zero."""
+
+    def _recovered(self, F: Tensor, T: Tensor, w: Tensor) -> Tensor:
+        F, T = F - w @ F, T - w @ T
+        found = F.new_zeros(T.shape[1])
+        for own, other in ((slice(0, None, 2), slice(1, None, 2)), (slice(1, None, 2), slice(0, None, 2))):
+            moments = F[own].T @ F[own] / len(F[own])
+            solved = torch.linalg.solve(
+                moments + self.ridge * torch.eye(len(moments)), F[own].T @ T[own] / len(F[own])
+            )
+            P = F[other] @ solved
+            found = found + 0.5 * (2.0 * T[other] * P - P**2).mean(dim=0)
+        return found.clamp_min(0.0).sum() / T.square().sum(dim=1).mean()
+
+
+def measure_of(idea: Idea) -> Dependence | None:
+    """Return the penalty on Z."""
+    options: dict[str, Any] = {"ridge": idea.ridge, "seed": None}
+    kinds: dict[str, Any] = {
+        "none": lambda: None,
+        "adversaries": lambda: None,
+        "HSIC": lambda: HSIC(
+            Gaussian("scale-free", whiten=True), Gaussian("scale-free"), estimator="unbiased", normalized=True
+        ),
+        "recovered": lambda: RecoveredVariance(idea.n_features, **options),
+        "halves": lambda: Halves(idea.n_features, **options),
+        "thresholds": lambda: Thresholds(idea.n_features, **options),
+    }
+    found: Dependence | None = kinds[idea.measure]()
+    return found
+
+
+def train(rows: Rows, idea: Idea, width: int, strength: float, seed: int) -> Net:
+    """Train a network; penalties grow over the first half of the epochs."""
+    torch.manual_seed(seed)
+    net = Net(rows.x.shape[1], width, idea)
+    optimiser = torch.optim.Adam(net.parameters(), lr=3e-3)
+    measure, of_score = measure_of(idea), RecoveredVariance(16, seed=None)
+    s = torch.tensor(rows.s, dtype=torch.float32)
+    ranks = torch.tensor(pd.Series(rows.s).rank(pct=True).to_numpy(), dtype=torch.float32)
+    waves = math.sqrt(2.0) * torch.cos(math.pi * ranks[:, None] * torch.arange(1, 6))
+    foes: list[Adversary] = []
+    if idea.measure == "adversaries" and strength:
+        start = torch.zeros(8, width), waves[:8]
+        foes = [Adversary((64, 64)).calibrate(*start, torch.Generator().manual_seed(k)) for k in range(3)]
+    foe = torch.optim.Adam([p for one in foes for p in one.parameters()], lr=3e-3) if foes else None
+    total, n = rows.x.var(dim=0).sum(), len(rows.x)
+    batch = min(idea.batch, n)
+    for epoch in range(idea.epochs):
+        factor = 5.0 * strength * min(1.0, 2.0 * (epoch + 1) / idea.epochs)
+        for own in torch.randperm(n)[: n - n % batch].split(batch):
+            z = net.represent(rows.x[own])
+            logit = net.head(z)[:, 0]
+            loss = nn.functional.binary_cross_entropy_with_logits(logit, rows.y[own])
+            if idea.rebuild:
+                seen = torch.cat((z, waves[own]), dim=1) if idea.knows_s else z
+                missed = (net.decoder(seen) - rows.x[own]).square().sum(dim=1).mean()
+                loss = loss + idea.rebuild * missed / total
+            if measure is not None and strength:
+                loss = loss + factor * measure(z, s[own])
+            if foe is not None:
+                white = z @ _whitening(z)
+                for _ in range(3):
+                    foe.zero_grad()
+                    (-sum(one(white.detach(), waves[own]) for one in foes)).backward()
+                    foe.step()
+                loss = loss + factor * torch.stack([one(white, waves[own]) for one in foes]).max() / 5.0
+            if idea.score and strength:
+                loss = loss + factor / strength * idea.score * of_score(torch.sigmoid(logit)[:, None], s[own])
+            optimiser.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 5.0)
+            optimiser.step()
+    return net
+
+
+def _whitening(z: Tensor) -> Tensor:
+    centred = (z - z.mean(dim=0)).detach()
+    eigen, vectors = torch.linalg.eigh(centred.T @ centred / len(z))
+    return vectors / eigen.clamp_min(1e-6).sqrt()
+
+
+def work(task: Task) -> Task:
+    """Train and judge one model."""
+    idea = replace(IDEAS.get(task["idea"], Idea("to compare with", measure="none")), epochs=task["epochs"])
+    rows = rows_of(task["dataset"], task["split"])
+    net = train(rows, idea, task["width"], task["strength"], task["split"])
+    torch.manual_seed(1_000 + task["split"])
+    with torch.no_grad():
+        z, z_test = (net.represent(x).double().numpy() for x in (rows.x, rows.x_test))
+        weight, bias = net.head.weight.double().numpy()[0], float(net.head.bias)
+    if idea.erase:
+        z, z_test = erased(z, rows.s, z_test)
+    logit = z_test @ weight + bias
+    low, high = rows.s.min(), rows.s.max()
+    score, s_unit = 1.0 / (1.0 + np.exp(-logit)), (rows.s_test - low) / (high - low)
+    found = _judges.recovered(z, rows.s, z_test, rows.s_test, FAST)
+    return {
+        "found": {
+            "accuracy": float(np.mean((logit > 0) == rows.y_test)),
+            "base": float(max(rows.y_test.mean(), 1.0 - rows.y_test.mean())),
+            "r2_max": max(found.values()),
+            "gdp": GDP(0.1)(torch.from_numpy(score), torch.from_numpy(s_unit)).item(),
+            "use": _judges.use(z, rows.uses, z_test, rows.uses_test),
+            **{name: round(value, 4) for name, value in found.items()},
+        }
+    }
+
+
+def erased(z: Array, s: Array, z_test: Array) -> tuple[Array, Array]:
+    """Return Z without the directions along which it is correlated with five functions of S (LEACE)."""
+    ranks = pd.Series(s).rank(pct=True).to_numpy()
+    T = math.sqrt(2.0) * np.cos(math.pi * ranks[:, None] * np.arange(1, 6))
+    centre = z.mean(axis=0)
+    x = z - centre
+    eigen, vectors = np.linalg.eigh(x.T @ x / len(x))
+    kept = eigen > 1e-9 * eigen[-1]
+    white = vectors[:, kept] / np.sqrt(eigen[kept])
+    back = (vectors[:, kept] * np.sqrt(eigen[kept])).T
+    directions = np.linalg.qr((x @ white).T @ (T - T.mean(axis=0)))[0]
+    rest = white @ (np.eye(kept.sum()) - directions @ directions.T) @ back
+    return (z - centre) @ rest + centre, (z_test - centre) @ rest + centre
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    parser.add_argument("--quick", action="store_true", help="few epochs, results in a temporary file")
+    parser.add_argument("--fresh", action="store_true", help="forget what is there")
+    parser.add_argument("--table", action="store_true", help="only print the table")
+    parser.add_argument("--datasets", nargs="*", default=["adult.test", "acs.co"], choices=USES)
+    parser.add_argument("--ideas", nargs="*", default=list(IDEAS), choices=IDEAS)
+    parser.add_argument("--widths", nargs="*", type=int, default=list(WIDTHS))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run what is missing, and print the table."""
+    ideas = {name: asdict(idea) for name, idea in IDEAS.items()}
+    runs = opened("ideas.json", fresh=arguments.fresh, quick=arguments.quick, ideas=ideas)
+    strengths = STRENGTHS[1:2] if arguments.quick else STRENGTHS[1:]
+    cells = [
+        {"dataset": dataset, "width": width, "split": 0}
+        for dataset in arguments.datasets
+        for width in arguments.widths
+    ]
+    tasks = []
+    for name, idea in {"none": Idea("", measure="none"), **IDEAS}.items():
+        if name in ("none", *arguments.ideas):
+            tried = STRENGTHS[:1] if idea.measure == "none" else strengths
+            common = {"idea": name, "epochs": 2 if arguments.quick else idea.epochs}
+            tasks += [{**cell, **common, "strength": strength} for cell in cells for strength in tried]
+    if not arguments.table:
+        spread(runs, tasks, work)
+        runs.write()
+    print(table(runs))
+
+
+def table(runs: Runs) -> str:
+    """Return, for each idea, what its least recovered model within 99 % of the accuracy leaves."""
+    lines = ["| data | width | idea | strength | accuracy | R^2 left | GDP left | use kept |"]
+    lines += ["| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |"]
+    free = {(one["dataset"], one["width"]): one["found"] for one in runs.runs if one["idea"] == "none"}
+    for (dataset, width), base in free.items():
+        least = max(0.99 * base["accuracy"], base["base"] + 0.95 * (base["accuracy"] - base["base"]))
+        row = f"{base['accuracy']:.4f} | {base['r2_max']:.3f} | {base['gdp']:.4f} | {base['use']:.3f}"
+        lines.append(f"| {dataset} | {width} | none | | {row} |")
+        for idea in IDEAS:
+            own = [x for x in runs.runs if (x["dataset"], x["width"], x["idea"]) == (dataset, width, idea)]
+            kept = [one for one in own if one["found"]["accuracy"] >= least]
+            if not kept:
+                lines += [f"| {dataset} | {width} | {idea} | none kept the accuracy | | | | |"] if own else []
+                continue
+            best = min(kept, key=lambda one: one["found"]["r2_max"])
+            found = best["found"]
+            shares = [f"{100.0 * max(found[key], 0.0) / base[key]:.0f} %" for key in ("r2_max", "gdp", "use")]
+            row = f"{best['strength']:g} | {found['accuracy']:.4f} | {' | '.join(shares)}"
+            lines.append(f"| {dataset} | {width} | {idea} | {row} |")
+    return "\n".join(lines)
