@@ -19,6 +19,7 @@ inference.conditional_curve inference.localized_profile report.plot_curve report
 inference.gap_change inference.curve_change inference.confidence_interval inference.conditional_curve
 auditing.compare auditing.verify auditing.read_record inference.gap_change
 inference.bounds.certify inference.bounds.worst_case_head inference.bounds.TrainedOn report.plot_bounds
+inference.bounds.channel_bound inference.bounds.certify dependence.RecoveredVariance
 inference.bounds.linear_complexity inference.bounds.network_complexity inference.bounds.sampled_complexity
 inference.bounds.uniform_bound inference.bounds.linear_complexity inference.bounds.certify
 dependence.HSIC dependence.DistanceCovariance dependence.GDP dependence.EIPM dependence.Dependence

@@ -54,6 +54,7 @@ OF_DATA = {
 # Functions of numbers, of a region, of more columns (test_factors.py) or of two samples (test_compare.py),
 # tested beside their formulas.
 OF_NUMBERS = {
+    "channel_bound",
     "adjusted_curve",
     "auc_curve",
     "carriers",
