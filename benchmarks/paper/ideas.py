@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from benchmarks._protocol import Array
@@ -245,6 +246,8 @@ def work(task: Task) -> Task:
         weight, bias = net.head.weight.double().numpy()[0], float(net.head.bias)
     if idea.erase:
         z, z_test = erased(z, rows.s, z_test)
+        head = LogisticRegression(max_iter=1_000).fit(z, rows.y.numpy())
+        weight, bias = head.coef_[0], float(head.intercept_[0])
     logit = z_test @ weight + bias
     low, high = rows.s.min(), rows.s.max()
     score, s_unit = 1.0 / (1.0 + np.exp(-logit)), (rows.s_test - low) / (high - low)
