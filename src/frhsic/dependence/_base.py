@@ -109,8 +109,18 @@ class Dependence(nn.Module, ABC):
         if side == "both":
             return self._calibrated(z, s, w, generator, freeze)
         if side == "s":
-            fixed = self._calibrated(z, s, w, generator, freeze)
-            return fixed if self.kernel_z is None else fixed._with(kernel_z=self.kernel_z)
+            return self._calibrated_s(z, s, w, generator, freeze)
+        return self._calibrated_z(z, w, generator, freeze)
+
+    def _calibrated_s(
+        self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool
+    ) -> Self:
+        fixed = self._calibrated(z, s, w, generator, freeze)
+        return fixed if self.kernel_z is None else fixed._with(kernel_z=self.kernel_z)
+
+    def _calibrated_z(
+        self, z: Tensor, w: Tensor | None, generator: torch.Generator | None, freeze: bool
+    ) -> Self:
         if self.kernel_z is None:
             return self
         return self._with(kernel_z=self.kernel_z.calibrate(z, weights=w, generator=generator, freeze=freeze))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -168,32 +168,24 @@ class RecoveredVariance(Dependence):
                 places.append(find_places(column[:, None], rows)[0])
         return tuple(places)
 
-    def calibrate(
-        self,
-        z: Tensor,
-        s: Tensor | Sensitive,
-        generator: torch.Generator | None = None,
-        *,
-        weights: Tensor | None = None,
-        freeze: bool = False,
-        side: Literal["both", "z", "s"] = "both",
-    ) -> Self:
-        """Return it with the ranks of s and the cosines of z fixed, and with ``freeze`` the whitening."""
-        fixed = super().calibrate(z, s, generator, weights=weights, freeze=freeze, side=side)
-        if side == "both":
-            return fixed
-        z, s, w = self._checked(z, s, weights)
-        return self._fixed_z(z.detach(), w, generator, freeze) if side == "z" else self._fixed_s(s, w)
-
     def _calibrated(
         self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool
     ) -> Self:
-        return self._fixed_s(s, w)._fixed_z(z, w, generator, freeze)
+        return self._calibrated_s(z, s, w, generator, freeze)._calibrated_z(z, w, generator, freeze)
 
-    def _fixed_s(self, s: Sensitive, w: Tensor | None) -> Self:
+    def _calibrated_s(
+        self,
+        z: Tensor,  # noqa: ARG002
+        s: Sensitive,
+        w: Tensor | None,
+        generator: torch.Generator | None,  # noqa: ARG002
+        freeze: bool,  # noqa: ARG002
+    ) -> Self:
         return self._with(_places=self._places or self._find_places(s, w))
 
-    def _fixed_z(self, z: Tensor, w: Tensor | None, generator: torch.Generator | None, freeze: bool) -> Self:
+    def _calibrated_z(
+        self, z: Tensor, w: Tensor | None, generator: torch.Generator | None, freeze: bool
+    ) -> Self:
         frozen = (scale.weighted_mean(z, w), scale.whitening(z, w)) if freeze else None
         return self._with(
             _cosines=self._cosines or self._draw(z, generator), _whitening=self._whitening or frozen
