@@ -137,3 +137,16 @@ def test_fixed_ranks_are_those_of_the_rows_of_calibration():
     assert measure(z, s).item() == pytest.approx(RecoveredVariance(5)(z, s).item(), rel=1e-9)
     part = torch.arange(50)
     assert measure(z[part], s[part]).item() != pytest.approx(RecoveredVariance(5)(z[part], s[part]).item())
+
+
+def test_few_rows_for_the_columns_are_refused_by_what_the_caller_can_change():
+    z, s, _ = rows(5, 4)
+    with pytest.raises(ValueError, match=r"^'z' must have at least 6 rows.* Got 5\. Use a larger batch"):
+        RecoveredVariance()(z, s)
+
+
+def test_an_outlier_of_s_does_not_matter():
+    z, s, _ = rows(60, 2)
+    far = s.clone()
+    far[s.argmax()] = 1e12
+    assert RecoveredVariance()(z, far).item() == pytest.approx(RecoveredVariance()(z, s).item(), rel=1e-9)

@@ -125,6 +125,10 @@ class RecoveredVariance(Dependence):
     def _features(self, z: Tensor, w: Tensor | None) -> Tensor:
         """Return whitened z and its cosines ``(..., n, d + m)``."""
         if self._whitening is None:
+            n, d = z.shape[-2:]
+            if n < d + 2:
+                must = f"have at least {d + 2} rows for {d} columns"
+                raise ArgumentError("z", must, n, "Use a larger batch or fewer columns.")
             origin, matrix = scale.weighted_mean(z, w), scale.whitening(z, w)
         else:
             origin, matrix = self._whitening
