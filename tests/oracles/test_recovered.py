@@ -1,5 +1,7 @@
 """Recovered variance: rows left out one by one, its target, and its mean under independence."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -28,8 +30,8 @@ def regress(F, T, w, ridge):
     return B, centre - mean @ B
 
 
-def naive(z, s, w, measure):
-    """Train without each row in turn; whitened columns and cosines are those of all rows."""
+def features(z, s, w, measure):
+    """Functions of z and of s, and weights of sum one."""
     w = np.full(len(z), 1.0 / len(z)) if w is None else (w / w.sum()).numpy()
     x = z.numpy() - w @ z.numpy()
     root = np.linalg.cholesky(x.T @ (w[:, None] * x))
@@ -38,28 +40,57 @@ def naive(z, s, w, measure):
     F = np.hstack((x, np.sqrt(2.0) * np.cos(x @ drawn.frequencies.numpy() + drawn.phases.numpy())))
     u = ranks(s.numpy(), w)
     T = np.sqrt(2.0) * np.cos(np.pi * u[:, None] * np.arange(1, measure.degree + 1))
-    missed = total = 0.0
+    return F, T, w
+
+
+def missed(F, T, w, ridge):
+    """Train without each row in turn."""
+    found = 0.0
     for i in range(len(F)):
         others = np.arange(len(F)) != i
-        B, intercept = regress(F[others], T[others], w[others], measure.ridge)
-        missed += w[i] * ((T[i] - intercept - F[i] @ B) ** 2).sum()
-        total += w[i] * ((T[i] - w[others] @ T[others] / w[others].sum()) ** 2).sum()
-    centred = F - w @ F
-    S = centred.T @ (w[:, None] * centred)
-    smoother = np.linalg.solve(S + measure.ridge * np.eye(len(S)), S)
-    return 1.0 - (1.0 - (w**2).sum() * np.trace(smoother @ smoother)) * missed / total
+        B, intercept = regress(F[others], T[others], w[others], ridge)
+        found += w[i] * ((T[i] - intercept - F[i] @ B) ** 2).sum()
+    return found
+
+
+def naive_by_chance(F, T, w, ridge):
+    """What independent rows of T of this variance miss: coefficients of each row in each prediction."""
+    T, n = T - w @ T, len(F)
+    lengths = (T**2).sum(axis=1)
+    own, other, found = w @ lengths, (w**2 @ lengths) / (w**2).sum(), 0.0
+    for i in range(n):
+        others = np.arange(n) != i
+        B, intercept = regress(F[others], np.eye(n)[others], w[others], ridge)
+        found += w[i] * (own + other * ((intercept + F[i] @ B) ** 2).sum())
+    return found
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("features", "degree", "ridge"), [(0, 1, 0.01), (7, 3, 0.1), (30, 5, 0.01)])
-def test_it_is_a_regression_without_each_row_in_turn(features, degree, ridge, weighted):
+@pytest.mark.parametrize(("count", "degree", "ridge"), [(0, 1, 0.01), (7, 3, 0.1), (30, 5, 0.01)])
+def test_it_is_a_regression_without_each_row_in_turn(count, degree, ridge, weighted):
     z, s, w = rows(25, 3)
-    measure = RecoveredVariance(features, degree=degree, ridge=ridge, seed=4)
+    measure = RecoveredVariance(count, degree=degree, ridge=ridge, seed=4)
     w = w if weighted else None
-    assert measure(z, s, w).item() == pytest.approx(naive(z, s, w, measure), rel=1e-6)
+    F, T, shares = features(z, s, w, measure)
+    parts, alone = (F, T, shares, ridge), (0.0 * F, T, shares, ridge)  # alone: the mean of the other rows
+    ratio = missed(*parts) / naive_by_chance(*parts)
+    expected = 1.0 - ratio / (missed(*alone) / naive_by_chance(*alone))
+    assert measure(z, s, w).item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_on_many_rows_of_a_finite_law_it_is_the_formula_of_the_docstring():
+@pytest.mark.parametrize("count", [1, 9])  # fewer and more features than rows
+def test_what_is_missed_by_chance_is_the_mean_over_all_orders_of_s(count):
+    z, s, _ = rows(6, 1)
+    measure = RecoveredVariance(count, degree=2, ridge=0.1)
+    F, T, w = features(z, s, None, measure)
+    orders = list(itertools.permutations(range(6)))
+    every = np.mean([missed(F, T[list(order)], w, measure.ridge) for order in orders])
+    assert measure(z, s).item() == pytest.approx(1.0 - missed(F, T, w, measure.ridge) / every, rel=1e-9)
+    mean = measure.permuted(z, s, torch.tensor(orders)).mean().item()
+    assert mean == pytest.approx(0.0, abs=1e-12)
+
+
+def test_on_many_shares_a_finite_law_it_is_the_formula_of_the_docstring():
     # Six values of (z, s) with unequal shares: every moment is a sum of six terms.
     z = torch.tensor([[-1.0, 0.5], [0.0, 2.0], [0.5, -1.0], [1.0, 1.0], [2.0, 0.0], [3.0, -2.0]]).double()
     s = torch.tensor([0.0, 0.0, 1.0, 1.0, 2.0, 2.0]).double()
@@ -79,19 +110,16 @@ def test_on_many_rows_of_a_finite_law_it_is_the_formula_of_the_docstring():
     assert 0.1 < target < 0.9
 
 
-def test_its_mean_is_nearly_zero_under_independence_and_without_the_factor_it_is_not():
-    measure, found, plain = RecoveredVariance(20, degree=2), [], []
-    for seed in range(200):
-        z, s, _ = rows(200, 3, seed, slope=0.0)
-        found.append(measure(z, s).item())
-        F = measure._features(z, None)
-        F = F - F.mean(dim=0)
-        S = F.T @ F / len(F)
-        M = torch.linalg.solve(S + measure.ridge * torch.eye(len(S), dtype=S.dtype), S)
-        plain.append(1.0 - (1.0 - found[-1]) / (1.0 - (M * M.T).sum().item() / len(F)))
-    error = np.std(found) / len(found) ** 0.5
-    assert abs(np.mean(found)) < 3.5 * error + 0.003
-    assert np.mean(plain) < -0.05
+@pytest.mark.parametrize(
+    ("n", "count", "weighted", "allowed"),
+    [(30, 60, False, 0.0), (200, 20, False, 0.0), (200, 20, True, 0.003)],  # weights that follow s
+)
+def test_its_mean_under_independence_is_zero(n, count, weighted, allowed):
+    measure, found = RecoveredVariance(count, degree=2), []
+    for seed in range(300):
+        z, s, _ = rows(n, 3, seed, slope=0.0)
+        found.append(measure(z, s, 1.0 + 4.0 * (s > 0) if weighted else None).item())
+    assert abs(np.mean(found)) < 3.5 * np.std(found) / len(found) ** 0.5 + allowed
 
 
 def test_no_scale_matters():
@@ -131,7 +159,7 @@ def test_draws_are_the_same_unless_they_are_asked_to_be_new():
     assert len(fresh.permuted(z, s, orders).unique()) == 1
 
 
-def test_fixed_ranks_are_those_of_the_rows_of_calibration():
+def test_fixed_ranks_are_those_of_the_shares_calibration():
     z, s, _ = rows(400, 2)
     measure = RecoveredVariance(5).calibrate(z, s, freeze=True)
     assert measure(z, s).item() == pytest.approx(RecoveredVariance(5)(z, s).item(), rel=1e-9)

@@ -53,9 +53,10 @@ class RecoveredVariance(Dependence):
         tr S_TF (S_F + r)^(-1) (S_F + 2 r) (S_F + r)^(-1) S_FT = E|T|^2 - E|T - B'F|^2,
 
     over E|T|^2: zero for independent Z and S, and one if B'F = T. With leverages h and residuals e of all
-    rows, row i is left out by e_i / (1 - h_i). Coefficients of n rows vary, which costs about
-    df / n of what is left, with df = tr (S_F (S_F + r)^(-1))^2: 1 - R^2 of the rows left out is multiplied
-    by 1 - df / n, so that the expected value under independence is nearly zero.
+    rows, row i is left out by e_i / (1 - h_i). Coefficients of n rows vary, so that the rows left out are
+    missed by more than their variance. What is missed is therefore divided by its mean over all orders of
+    the rows of s, in closed form: under independence the expected value is zero at any number of rows
+    (with unequal weights nearly, where rows are many).
 
     Examples
     --------
@@ -88,7 +89,7 @@ class RecoveredVariance(Dependence):
 
     @property
     def debiased(self) -> bool:
-        """Yes: each row is predicted from others, and the variance of their coefficients is allowed for."""
+        """Yes: what is missed is compared with what would be missed if the rows of s had another order."""
         return True
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
@@ -109,18 +110,27 @@ class RecoveredVariance(Dependence):
         eye = torch.eye(F.shape[-1], dtype=F.dtype, device=F.device)
         root = torch.linalg.cholesky(moments + self.ridge * eye)
         solved = torch.cholesky_solve((w[:, None] * F).mT @ T, root)
-        # The weight of a row in its own prediction, with that in the mean.
-        leverage = w * (1.0 + torch.linalg.solve_triangular(root, F.mT, upper=False).square().sum(dim=-2))
+        inner = torch.cholesky_solve(F.mT, root)  # row i is predicted with weights w_j (1 + F_j inner_i)
+        own = (F.mT * inner).sum(dim=-2)
+        leverage = w * (1.0 + own)
         left_out = (T - F @ solved) / (1.0 - leverage)[..., None]
-        alone = T / (1.0 - w)[:, None]  # predicted by the mean of the others
-        total = (alone.square().sum(dim=-1) * w).sum()
         missed = (left_out.square().sum(dim=-1) * w).sum(dim=-1)
-        smoother = torch.cholesky_solve(moments, root)
-        freedom = (smoother * smoother.mT).sum(dim=(-2, -1))
-        kept = 1.0 - w.square().sum() * freedom
-        varies = ~(total <= (64.0 * torch.finfo(T.dtype).eps) ** 2)  # below is rounding; nan is kept
-        share = 1.0 - kept * missed / torch.where(varies, total, 1.0)
-        return torch.where(varies, share, share * 0.0)
+
+        # The mean of missed over orders of T: the variance of a row, and that of its prediction from others.
+        if bool((w == w[0]).all()):
+            squares = w[0] * (own - self.ridge * inner.square().sum(dim=-2))
+        else:
+            Q = w.square()[:, None] * F
+            squares = (inner * (Q.mT @ F @ inner + 2.0 * Q.sum(dim=-2)[..., None])).sum(dim=-2)
+        lengths, effective = T.square().sum(dim=-1), w.square().sum()
+        one, others = w @ lengths, (w.square() @ lengths) / effective
+        by_mean = (w * lengths / (1.0 - w).square()).sum()  # missed by the mean of the other rows
+        by_mean_chance = one + others * (w * (effective - w.square()) / (1.0 - w).square()).sum()
+        predicted = squares + effective - leverage.square()
+        by_chance = one + others * (w * predicted / (1.0 - leverage).square()).sum(dim=-1)
+        varies = ~(by_mean <= (64.0 * torch.finfo(T.dtype).eps) ** 2)  # below is rounding; nan is kept
+        expected = torch.where(varies, by_mean * by_chance / by_mean_chance, 1.0)
+        return torch.where(varies, 1.0 - missed / expected, missed * 0.0)
 
     def _features(self, z: Tensor, w: Tensor | None) -> Tensor:
         """Return whitened z and its cosines ``(..., n, d + m)``."""
