@@ -44,6 +44,7 @@ OTHERS = {
     "penalties": "paper.penalties",
     "limits": "paper.limits",
     "ideas": "paper.ideas",
+    "representation": "paper.representation",
     "trees": "paper.trees",
     "path": "speed.path",
     "baselines": "paper.baselines",

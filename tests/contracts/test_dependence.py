@@ -614,6 +614,7 @@ WRONG = {
         {"degree": 0},
         {"ridge": 0.0},
         {"seed": -1},
+        {"exact_gradient": "no"},
     ],
 }
 

@@ -592,6 +592,9 @@ def test_every_field_of_training_changes_something(tmp_path):
         "every": 3,
         "last_batch": "keep",
         "scaling": "minmax",
+        "noise": 0.1,
+        "rebuild": 1.0,
+        "penalty_every": 2,
     }
     base = fit()
     for field, value in changes.items():

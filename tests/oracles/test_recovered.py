@@ -35,9 +35,11 @@ def features(z, s, w, measure):
     w = np.full(len(z), 1.0 / len(z)) if w is None else (w / w.sum()).numpy()
     x = z.numpy() - w @ z.numpy()
     root = np.linalg.cholesky(x.T @ (w[:, None] * x))
+    plain = x / np.sqrt(np.mean(w @ x**2))
     x = np.linalg.solve(root, x.T).T
-    drawn = measure._draw(z, None)
-    F = np.hstack((x, np.sqrt(2.0) * np.cos(x @ drawn.frequencies.numpy() + drawn.phases.numpy())))
+    drawn, half = measure._draw(z, None), measure.n_features // 2
+    angles = np.hstack((x @ drawn.frequencies.numpy()[:, :half], plain @ drawn.frequencies.numpy()[:, half:]))
+    F = np.hstack((x, np.sqrt(2.0) * np.cos(angles + drawn.phases.numpy())))
     u = ranks(s.numpy(), w)
     T = np.sqrt(2.0) * np.cos(np.pi * u[:, None] * np.arange(1, measure.degree + 1))
     return F, T, w
@@ -96,7 +98,7 @@ def test_on_many_shares_a_finite_law_it_is_the_formula_of_the_docstring():
     s = torch.tensor([0.0, 0.0, 1.0, 1.0, 2.0, 2.0]).double()
     share = torch.tensor([0.3, 0.1, 0.1, 0.2, 0.1, 0.2]).double()
     measure = RecoveredVariance(4, degree=2, ridge=0.2)
-    F, T = measure._features(z, share).numpy(), measure._targets(Sensitive.of(s), share).numpy()
+    F, T = measure._features(z, share).numpy(), measure.targets(Sensitive.of(s), share).numpy()
     p = share.numpy()
     F, T = F - p @ F, T - p @ T
     S, C = F.T @ (p[:, None] * F), F.T @ (p[:, None] * T)
@@ -135,8 +137,8 @@ def test_categories_and_several_columns():
     measure = RecoveredVariance(10)
     label = Sensitive(codes[:, None], ("sex",), ("categorical",))
     both = Sensitive(torch.stack((s, codes), dim=1), ("age", "sex"), ("continuous", "categorical"))
-    assert measure._targets(label, None).shape == (90, 2)
-    assert measure._targets(both, None).shape == (90, 7)
+    assert measure.targets(label, None).shape == (90, 2)
+    assert measure.targets(both, None).shape == (90, 7)
     assert 0.1 < measure(z, label).item() < 1.0
     perfect = torch.stack((codes, z[:, 1]), dim=1)
     assert measure(perfect, label).item() > 0.95

@@ -15,8 +15,8 @@ from frhsic.kernels import scale
 from frhsic.kernels.ranks import find_places, find_ranks
 from frhsic.numerics._smoothing import row_weights
 
-# Frequencies of the cosines of whitened z: log-uniform between these, over the root of the width.
-_SLOWEST, _FASTEST = 0.3, 4.0
+# Frequencies of the cosines of z: log-uniform between these, over the root of the width.
+_SLOWEST, _FASTEST = 0.3, 8.0
 
 
 class _Cosines(NamedTuple):
@@ -30,12 +30,13 @@ class RecoveredVariance(Dependence):
     """The share of the variance of functions of S that a regression on functions of Z predicts.
 
     Each row is predicted by a ridge regression on the other rows (in closed form), so that what fits by
-    chance counts for nothing. It has no scale: z is whitened, and s enters by its ranks.
+    chance counts for nothing. It has no scale: z is divided by its own, and s enters by its ranks.
 
     Parameters
     ----------
     n_features : int, default=128
-        Random cosines of whitened z, beside its columns.
+        Random cosines of z, beside its whitened columns: half of them of whitened z, where every direction
+        counts alike, and half of z over its spread, where directions of large variance count.
     degree : int, default=5
         Cosines of the rank of each continuous column of s: sqrt(2) cos(pi k u) for k = 1, ..., degree. Of a
         category they are indicators, each over the root of its share.
@@ -44,6 +45,9 @@ class RecoveredVariance(Dependence):
     seed : int or None, default=0
         Of the random cosines. None draws others at each call from the generator of torch: for a penalty,
         which z could else evade.
+    exact_gradient : bool, default=True
+        Whether the gradient follows the regression as z moves. False takes its coefficients for fixed, as
+        those of an adversary at its best are: nearly the same direction, in a third of the time.
 
     Notes
     -----
@@ -69,7 +73,13 @@ class RecoveredVariance(Dependence):
     """
 
     def __init__(
-        self, n_features: int = 128, *, degree: int = 5, ridge: float = 0.01, seed: int | None = 0
+        self,
+        n_features: int = 128,
+        *,
+        degree: int = 5,
+        ridge: float = 0.01,
+        seed: int | None = 0,
+        exact_gradient: bool = True,
     ) -> None:
         super().__init__()
         for name, value, least in (("n_features", n_features, 0), ("degree", degree, 1)):
@@ -79,12 +89,16 @@ class RecoveredVariance(Dependence):
             raise ArgumentError("ridge", "be a positive number", repr(ridge), "Take 0.01 to start with.")
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
             raise ArgumentError("seed", "be None or an integer of at least 0", repr(seed), "Take 0.")
+        if not isinstance(exact_gradient, bool):
+            got = repr(exact_gradient)
+            raise ArgumentError("exact_gradient", "be True or False", got, "Leave it out for True.")
         self.n_features = n_features
         self.degree = degree
         self.ridge = ridge
         self.seed = seed
+        self.exact_gradient = exact_gradient
         self._cosines: _Cosines | None = None
-        self._whitening: tuple[Tensor, Tensor] | None = None  # an origin and a matrix
+        self._scales: tuple[Tensor, Tensor, Tensor] | None = None  # an origin, a matrix and a factor
         self._places: tuple[Tensor, ...] | None = None  # of each column of s: values and ranks, or shares
 
     @property
@@ -93,27 +107,33 @@ class RecoveredVariance(Dependence):
         return True
 
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
-        return self._recovered(self._features(z, w), self._targets(s, w), row_weights(s, w).to(z))
+        return self._recovered(self._features(z, w), self.targets(s, w), row_weights(s, w).to(z))
 
     def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
         fixed = self if self._cosines is not None else self._with(_cosines=self._draw(z, None))
         if w is None:  # the features do not move
             F, rows = fixed._features(z, None), row_weights(s, None).to(z)
-            T = fixed._targets(s, None)
+            T = fixed.targets(s, None)
             return torch.stack([fixed._recovered(F, T[order], rows) for order in permutations])
         return super(RecoveredVariance, fixed)._permuted(z, s, permutations, w)
 
     def _recovered(self, F: Tensor, T: Tensor, w: Tensor) -> Tensor:
         """Return the recovered share for features of z ``(..., n, m)``, of s ``(n, q)`` and weights."""
+        moving, F = F, F if self.exact_gradient else F.detach()
         F, T = F - (w @ F)[..., None, :], T - w @ T
         moments = (w[:, None] * F).mT @ F
         eye = torch.eye(F.shape[-1], dtype=F.dtype, device=F.device)
         root = torch.linalg.cholesky(moments + self.ridge * eye)
         solved = torch.cholesky_solve((w[:, None] * F).mT @ T, root)
-        inner = torch.cholesky_solve(F.mT, root)  # row i is predicted with weights w_j (1 + F_j inner_i)
+        inner = torch.cholesky_inverse(root) @ F.mT  # row i is predicted with weights w_j (1 + F_j inner_i)
         own = (F.mT * inner).sum(dim=-2)
         leverage = w * (1.0 + own)
         left_out = (T - F @ solved) / (1.0 - leverage)[..., None]
+        if not self.exact_gradient and moving.requires_grad:
+            # Row i moves with the coefficients of the other rows, solved - inner_i w_i left_out_i.
+            moved = moving - moving.detach()  # zero, with a gradient
+            back = (moved * inner.mT).sum(dim=-1) * w
+            left_out = left_out - moved @ solved + back[..., None] * left_out
         missed = (left_out.square().sum(dim=-1) * w).sum(dim=-1)
 
         # The mean of missed over orders of T: the variance of a row, and that of its prediction from others.
@@ -133,20 +153,17 @@ class RecoveredVariance(Dependence):
         return torch.where(varies, 1.0 - missed / expected, missed * 0.0)
 
     def _features(self, z: Tensor, w: Tensor | None) -> Tensor:
-        """Return whitened z and its cosines ``(..., n, d + m)``."""
-        if self._whitening is None:
-            n, d = z.shape[-2:]
-            if n < d + 2:
-                must = f"have at least {d + 2} rows for {d} columns"
-                raise ArgumentError("z", must, n, "Use a larger batch or fewer columns.")
-            origin, matrix = scale.weighted_mean(z, w), scale.whitening(z, w)
-        else:
-            origin, matrix = self._whitening
-        x = scale.move(z, origin, matrix)
+        """Return whitened z and cosines of it and of z over its spread, ``(..., n, d + m)``."""
+        n, d = z.shape[-2:]
+        if self._scales is None and n < d + 2:
+            must = f"have at least {d + 2} rows for {d} columns"
+            raise ArgumentError("z", must, n, "Use a larger batch or fewer columns.")
+        origin, matrix, factor = _find_scales(z, w) if self._scales is None else self._scales
+        white, plain = scale.move(z, origin, matrix), scale.move(z, origin, False) * factor
         drawn = self._draw(z, None) if self._cosines is None else self._cosines
-        return torch.cat(
-            (x, math.sqrt(2.0) * torch.cos(x @ drawn.frequencies.to(z) + drawn.phases.to(z))), -1
-        )
+        waves, half = drawn.frequencies.to(z), self.n_features // 2
+        angles = torch.cat((white @ waves[:, :half], plain @ waves[:, half:]), -1) + drawn.phases.to(z)
+        return torch.cat((white, math.sqrt(2.0) * torch.cos(angles)), -1)
 
     def _draw(self, z: Tensor, generator: torch.Generator | None) -> _Cosines:
         if self.seed is not None:
@@ -157,7 +174,7 @@ class RecoveredVariance(Dependence):
         frequencies = torch.randn(d, m, **options) * speeds / math.sqrt(d)
         return _Cosines(frequencies.to(z), (2.0 * math.pi * torch.rand(m, **options)).to(z))
 
-    def _targets(self, s: Sensitive, w: Tensor | None) -> Tensor:
+    def targets(self, s: Sensitive, w: Tensor | None) -> Tensor:
         """Return functions of the columns of s ``(n, q)``, each of about unit variance in all."""
         places = self._places or self._find_places(s, w)
         found = []
@@ -200,7 +217,14 @@ class RecoveredVariance(Dependence):
     def _calibrated_z(
         self, z: Tensor, w: Tensor | None, generator: torch.Generator | None, freeze: bool
     ) -> Self:
-        frozen = (scale.weighted_mean(z, w), scale.whitening(z, w)) if freeze else None
-        return self._with(
-            _cosines=self._cosines or self._draw(z, generator), _whitening=self._whitening or frozen
-        )
+        frozen = _find_scales(z, w) if freeze else None
+        return self._with(_cosines=self._cosines or self._draw(z, generator), _scales=self._scales or frozen)
+
+
+def _find_scales(z: Tensor, w: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the mean, what whitens, and the factor that makes the mean variance of columns one."""
+    origin = scale.weighted_mean(z, w)
+    rows = z.new_full(z.shape[-2:-1], 1.0 / z.shape[-2]) if w is None else w
+    variance = (rows @ (z - origin).square()).mean(dim=-1)
+    factor = torch.where(variance > 0, variance, 1.0).rsqrt()
+    return origin, scale.whitening(z, w), factor[..., None, None]

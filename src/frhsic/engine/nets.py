@@ -17,16 +17,17 @@ Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
 class Net(nn.Module):
-    """An encoder and a head: x ``(n, p)`` -> z ``(n, d)`` -> prediction ``(n, k)``."""
+    """An encoder and a head: x ``(n, p)`` -> z ``(n, d)`` -> prediction ``(n, k)``; noise is of a channel."""
 
-    def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
+    def __init__(self, encoder: nn.Module, head: nn.Module, noise: float = 0.0) -> None:
         super().__init__()
         self.encoder = encoder
         self.head = head
+        self.noise = noise
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the representation and the prediction."""
-        z = self.encoder(x)
+        z = send(self.encoder(x), self.noise)
         return z, self.head(z)
 
     def nets(self) -> list[Net]:
@@ -36,6 +37,18 @@ class Net(nn.Module):
     def gradients(self) -> list[list[Tensor]]:
         """Return the gradients of the net, as a stack returns those of its nets."""
         return [_gradients(self)]
+
+
+def send(z: Tensor, noise: float, generator: torch.Generator | None = None) -> Tensor:
+    """Return rows of z through a Gaussian channel: held within the unit ball, plus noise; as they are at 0.
+
+    The ball is what :func:`frhsic.inference.channel_bound` takes for the radius 1.
+    """
+    if not noise:
+        return z
+    length = z.norm(dim=-1, keepdim=True).clamp_min(1e-9)
+    held = z * (torch.tanh(length) / length)
+    return held + noise * torch.randn(z.shape, dtype=z.dtype, device=z.device, generator=generator)
 
 
 class Stack(nn.Module):
@@ -49,15 +62,17 @@ class Stack(nn.Module):
         super().__init__()
         self.encoder = _stack([net.encoder for net in nets])
         self.head = _stack([net.head for net in nets])
+        self.noise = nets[0].noise
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the representations and the predictions."""
-        z = self.encoder(x)
+        z = send(self.encoder(x), self.noise)
         return z, self.head(z)
 
     def nets(self) -> list[Net]:
         """Return each net by itself, a copy."""
-        return [Net(*both) for both in zip(self.encoder.apart(), self.head.apart(), strict=True)]
+        both = zip(self.encoder.apart(), self.head.apart(), strict=True)
+        return [Net(encoder, head, self.noise) for encoder, head in both]
 
     def gradients(self) -> list[list[Tensor]]:
         """Return the gradients of each net; changing them in place changes those of the stack."""
@@ -175,6 +190,7 @@ def make_net(
     *,
     encoder: Layers = (50, 50),
     head: Layers = (),
+    noise: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Net:
     """Make the network: layers from sizes, drawn from the generator, or copies of the caller's modules.
@@ -189,6 +205,8 @@ def make_net(
         Widths of the layers, the last one that of z; SELU between them. The default is the paper's.
     head : sequence of int or nn.Module, default=()
         Widths of hidden layers; none is the paper's linear head.
+    noise : float, default=0.0
+        The standard deviation of the noise of a Gaussian channel between them; 0 is none.
     generator : torch.Generator, optional
         None draws from fresh entropy.
 
@@ -204,8 +222,8 @@ def make_net(
         sizes = check_layers(encoder, "encoder", empty=False)
         first, width = _mlp((inputs, *sizes), generator), sizes[-1]
     if isinstance(head, nn.Module):
-        return Net(first, copy.deepcopy(head))
-    return Net(first, _mlp((width, *check_layers(head, "head", empty=True), outputs), generator))
+        return Net(first, copy.deepcopy(head), noise)
+    return Net(first, _mlp((width, *check_layers(head, "head", empty=True), outputs), generator), noise)
 
 
 def check_layers(layers: Any, name: str, *, empty: bool) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from frhsic._checks import ArgumentError
+from frhsic.dependence import RecoveredVariance
 from frhsic.engine.budget import MOST, Multipliers, divide_by_budgets
 from frhsic.engine.limits import Meter, scores_of
 from frhsic.engine.nets import Loss, Net, Stack
@@ -39,6 +40,13 @@ class Objective:
         self, net: Net | Stack, loss: Loss, rows: Rows, options: Options, generator: torch.Generator
     ) -> None:
         self.loss, self.generator = loss, generator
+        self.rebuild = options.training.rebuild
+        self._of_s: RecoveredVariance | None = None
+        if self.rebuild:
+            self._spread = _find_spread(rows)
+            if rows.s is not None:
+                some, w = rows.x[:, :1], rows.weights  # x does not matter
+                self._of_s = RecoveredVariance(0).calibrate(some, rows.s, weights=w, side="s")
         # Drawn with or without a penalty, so that every penalty weight sees the same batches.
         child = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
         self.fixed_s = _fix_scales_of_s(net, rows, options, child)  # those of Z are still rules
@@ -80,6 +88,13 @@ class Objective:
         each = self.loss(prediction, batch.y)
         weights = batch.loss_weighting
         return each.mean(dim=-1) if weights is None else (each * weights).mean(dim=-1)
+
+    def cost_of_rebuilding(self, z: Tensor, batch: Rows) -> Tensor:
+        """Return the share of the variance of x that z and s miss, times its weight."""
+        of_s = None
+        if self._of_s is not None and batch.s is not None:
+            of_s = self._of_s.targets(batch.s, batch.weights)
+        return self.rebuild * missed_share(z, batch.x, of_s, batch.weights, self._spread)
 
     def evaluate_penalty(
         self, z: Tensor, prediction: Tensor, batch: Rows, generator: torch.Generator | None = None
@@ -188,6 +203,35 @@ class Objective:
             z, prediction = net(batch.x)
             total = total + self.evaluate_penalty(z, prediction, batch, fixed).total.double() * len(index)
         return total / sum(map(len, parts))
+
+
+def missed_share(
+    z: Tensor, x: Tensor, given: Tensor | None, weights: Tensor | None, spread: Tensor
+) -> Tensor:
+    """Return the share of the variance of columns of x that a linear map of z and of what is given misses.
+
+    For x ``(n, p)`` with columns of this spread, which count alike (but those without any), z ``(..., n, d)``
+    and given ``(n, q)``. The map is the best for these rows, so that its derivative does not count.
+    """
+    w = x.new_full((len(x),), 1.0 / len(x)) if weights is None else (weights / weights.sum()).to(x)
+    seen = z if given is None else torch.cat((z, given.to(z).expand(*z.shape[:-1], -1)), dim=-1)
+    seen, x = seen - (w @ seen)[..., None, :], (x - w @ x) / spread
+    with torch.no_grad():
+        moments = (w[:, None] * seen).mT @ seen
+        ridge = 1e-6 * moments.diagonal(dim1=-2, dim2=-1).mean(dim=-1).clamp_min(1e-12)
+        moments = moments + ridge[..., None, None] * torch.eye(seen.shape[-1]).to(x)
+        solved = torch.linalg.solve(moments, (w[:, None] * seen).mT @ x)
+    missed = (w[:, None] * (x - seen @ solved).square()).sum(dim=(-2, -1))
+    return missed / torch.isfinite(spread).sum().clamp_min(1)
+
+
+def _find_spread(rows: Rows) -> Tensor:
+    """Return the spread of each column of x, at least a hundredth of the largest; of constants infinity."""
+    w = torch.ones_like(rows.x[:, 0]) if rows.weights is None else rows.weights
+    w = (w / w.sum()).to(rows.x)
+    spread = (w @ (rows.x - w @ rows.x).square()).sqrt()
+    constant = spread <= 1e-6 * rows.x.abs().amax(dim=0)
+    return torch.where(constant, torch.inf, spread.clamp_min(0.01 * spread.max()))
 
 
 @torch.no_grad()

@@ -123,8 +123,10 @@ class Run:
         hold = every is not None and epoch % every == 0
         self.net.train()
         sums = _Sums()
-        for number, index in enumerate(self.make_batches(self.generator)):
-            objective = self._evaluate(index, sums, hold=hold)
+        batches = self.make_batches(self.generator)
+        for number, index in enumerate(batches):
+            due = (epoch * len(batches) + number) % self.options.training.penalty_every == 0
+            objective = self._evaluate(index, sums, hold=hold, due=due)
             self.guards.check_finite(sums.losses[-1], to_list(objective), epoch, f"step {number}")
             self.optimizer.zero_grad()
             objective.sum().backward()
@@ -156,12 +158,17 @@ class Run:
             for k in range(self.count)
         ]
 
-    def _evaluate(self, index: Tensor, sums: _Sums, *, hold: bool) -> Tensor:
+    def _evaluate(self, index: Tensor, sums: _Sums, *, hold: bool, due: bool) -> Tensor:
         """Return the objective of a batch, and add its parts to the sums."""
         batch = self.rows[index.to(self.rows.x.device)]
         z, prediction = self.net(batch.x)
         loss = self.objective.mean_loss(prediction, batch)
         sums.losses.append(to_list(loss))
+        if not due:
+            return loss
+        times = self.options.training.penalty_every
+        if self.objective.rebuild:
+            loss = loss + times * self.objective.cost_of_rebuilding(z, batch)
         if self.objective.fixed_s is None:
             return loss
         if hold:
@@ -171,7 +178,7 @@ class Run:
         sums.penalties.append(to_list(value.total))
         sums.terms.append([to_list(term) for term in value.values])
         sums.skipped.update(label for label, _ in value.skipped)
-        return self.objective.add(loss, value.total)
+        return self.objective.add(loss, value.total if times == 1 else times * value.total)
 
     def _clip(self) -> None:
         most = self.options.training.clip

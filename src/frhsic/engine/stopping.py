@@ -47,9 +47,9 @@ class EarlyStopping:
         self, net: Net | Stack, epoch: int, of_limit: list[float | None], active: list[bool]
     ) -> list[dict[str, Any]]:
         """Return loss and penalty on the held-out rows; keep the weights of active nets that are the best."""
-        losses, penalties, skipped = self._evaluate(net)
-        values = zip(losses, self.options.weights, penalties, strict=True)
-        objectives = [loss + lam * penalty for loss, lam, penalty in values]
+        losses, penalties, rebuilding, skipped = self._evaluate(net)
+        values = zip(losses, rebuilding, self.options.weights, penalties, strict=True)
+        objectives = [loss + cost + lam * penalty for loss, cost, lam, penalty in values]
         self.guards.check_finite(losses, objectives, epoch, "on the held-out rows")
         nets: list[Net] = []
         for k, value in enumerate(objectives):
@@ -68,10 +68,10 @@ class EarlyStopping:
             for k in range(len(losses))
         ]
 
-    def _evaluate(self, net: Net | Stack) -> tuple[list[float], list[float], Counter[Label]]:
+    def _evaluate(self, net: Net | Stack) -> tuple[list[float], list[float], list[float], Counter[Label]]:
         net.eval()
         objective = self.objective
-        losses, penalties = [0.0] * len(self.best), [0.0] * len(self.best)
+        losses, penalties, rebuilding = ([0.0] * len(self.best) for _ in range(3))
         skipped: Counter[Label] = Counter()
         parts = make_batches(len(self.rows), self.options.batch_size, None)
         for index in parts:
@@ -80,6 +80,10 @@ class EarlyStopping:
             share = len(index) / len(self.rows)
             for k, loss in enumerate(to_list(objective.mean_loss(prediction, batch))):
                 losses[k] += share * loss
+            for k, cost in enumerate(
+                to_list(objective.cost_of_rebuilding(z, batch)) if objective.rebuild else ()
+            ):
+                rebuilding[k] += share * cost
             if objective.fixed_s is not None:
                 value = objective.evaluate_penalty(z, prediction, batch)
                 for k, penalty in enumerate(to_list(value.total)):
@@ -89,7 +93,7 @@ class EarlyStopping:
             must = "have enough rows of the labels of y that the penalty is given"
             got = "too few of each, so that early stopping would not see it"
             raise ArgumentError("validation", must, got, "Hold out more rows, or do not stop early.")
-        return losses, penalties, skipped
+        return losses, penalties, rebuilding, skipped
 
     def _rank(self, k: int, objective: float, of_limit: float | None) -> tuple[int, float]:
         """Return what early stopping minimises: within the limit the objective, before that the excess."""

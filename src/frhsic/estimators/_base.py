@@ -23,7 +23,7 @@ from frhsic._checks import ArgumentError
 from frhsic.data import Label, check_aligned, to_generator
 from frhsic.engine.budget import describe_share
 from frhsic.engine.limits import describe_missed
-from frhsic.engine.nets import Net, encoded_width, make_net
+from frhsic.engine.nets import Net, encoded_width, make_net, send
 from frhsic.engine.options import Options, Training
 from frhsic.engine.record import Record, Trained
 from frhsic.engine.rows import MIN_BATCH, Rows
@@ -110,16 +110,28 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         ----------
         X : array or frame of shape (n, p)
         """
-        return self._evaluate(X, lambda x: self.encoder_(x)).numpy()
+        return self._evaluate(X, lambda z: z).numpy()
 
     def _forward(self, X: Any) -> Tensor:
-        return self._evaluate(X, lambda x: self.head_(self.encoder_(x)))
+        return self._evaluate(X, lambda z: self.head_(z))
 
     def _evaluate(self, X: Any, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return a function of the scaled rows in float64 on the CPU, chunk by chunk."""
+        """Return a function of Z in float64 on the CPU, chunk by chunk."""
+        return torch.cat([function(z) for _, z in self._encode(X)])
+
+    @torch.inference_mode()
+    def _encode(self, X: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield scaled rows and their Z, with the noise of a channel drawn from ``random_state``."""
         check_is_fitted(self, "encoder_")
-        with torch.inference_mode():
-            return torch.cat([function(self.scaling_x_.apply(part)) for part in self._chunks(X)])
+        noise = self._noise
+        generator = to_generator(self.random_state) if noise else None
+        for part in self._chunks(X):
+            x = self.scaling_x_.apply(part)
+            yield x, send(self.encoder_(x), noise, generator)
+
+    @property
+    def _noise(self) -> float:
+        return 0.0 if self.training is None else float(self.training.noise)
 
     def _chunks(self, X: Any) -> Iterator[Tensor]:
         """Yield X as a matrix, some rows at a time."""
@@ -279,7 +291,8 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return net.to(device=task.device, dtype=torch.float32), scalings
 
     def _make_net(self, inputs: int, problem: Problem, generator: torch.Generator) -> Net:
-        return make_net(inputs, problem.outputs, encoder=self.encoder, head=problem.head, generator=generator)
+        layers: dict[str, Any] = {"encoder": self.encoder, "head": problem.head, "noise": self._noise}
+        return make_net(inputs, problem.outputs, **layers, generator=generator)
 
     def _keep(self, task: Task, scalings: Scalings, done: Trained) -> None:
         """Set the attributes of a fitted model, once all of them are known."""
@@ -325,7 +338,8 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return Scalings(self.scaling_x_, y, None if s is None else fit_sensitive(s, rule, task.rows.weights))
 
     def _net_again(self) -> Net:
-        net = Net(copy.deepcopy(self.encoder_), copy.deepcopy(self.head_)).requires_grad_(True)
+        layers = copy.deepcopy(self.encoder_), copy.deepcopy(self.head_)
+        net = Net(*layers, self._noise).requires_grad_(True)
         if isinstance(self.encoder, nn.Module):  # whose owner may have frozen some layers
             for parameter, own in zip(net.encoder.parameters(), self.encoder.parameters(), strict=True):
                 parameter.requires_grad_(own.requires_grad)

@@ -392,6 +392,6 @@ random_state, device, warm_start, training
         sample_weight : array of shape (n,), optional
         """
         check_aligned(X=X, sample_weight=sample_weight)
-        errors = self._evaluate(X, lambda x: (self.head_(self.encoder_(x)) - x).square().mean(dim=1))
+        errors = torch.cat([(self.head_(z) - x).square().mean(dim=1) for x, z in self._encode(X)])
         weights = to_weights(sample_weight, n_rows=len(errors))
         return -float(errors.mean() if weights is None else weights @ errors / weights.sum())

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from frhsic._checks import ArgumentError
 from frhsic.estimators import FRHSICClassifier, FRHSICRegressor
 from frhsic.persistence._reading import MODELS, Model
 
@@ -62,6 +63,9 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
             f"Got {type(model).__name__}. Of a Pipeline, export the last step: export_onnx(model[-1], path)."
         )
     check_is_fitted(model, "encoder_")
+    if model.training is not None and model.training.noise:
+        must, fix = "have no noise", "Train it with Training(noise=0), or release Z from 'transform'."
+        raise ArgumentError("model", must, f"Training(noise={model.training.noise:g})", fix)
     nodes = _Nodes()
     shift, factor = model.scaling_x_.shift.numpy(), model.scaling_x_.factor.numpy()
     z = nodes.run(model.encoder_, nodes.add("Mul", nodes.add("Sub", "X", shift), factor))

@@ -142,6 +142,9 @@ def _add_limits(top: dict[str, Any]) -> None:
     training = arguments.get("training")
     if type(training) is dict and type(training.get("arguments")) is dict:
         training["arguments"].setdefault("limit_fraction", "auto")
+        training["arguments"].setdefault("penalty_every", 1)
+        training["arguments"].setdefault("noise", 0.0)
+        training["arguments"].setdefault("rebuild", 0.0)
     fitted.setdefault("reached", [])
     history = fitted.get("history")
     for record in history if type(history) is list else ():
