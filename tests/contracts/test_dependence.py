@@ -786,6 +786,7 @@ ARGUMENTS = {
         "degree": ({}, 1, 2),
         "ridge": ({}, 0.01, 0.1),
         "seed": ({}, 0, 1),
+        "exact_gradient": ({}, True, False),
     },
     "Adversary": {"hidden": ({}, (50,), (3, 2)), "n_bins": ({}, None, 3)},
 }
@@ -804,6 +805,9 @@ def test_every_argument_of_the_constructor_changes_something(name):
         if parameter == "block_size":
             # The same number by design; it is the memory that changes.
             assert largest_tensor(first, z, s) >= 13 * 13 > 2 * largest_tensor(second, z, s)
+            continue
+        if parameter == "exact_gradient":  # the same number; tests/oracles/test_recovered.py has the rest
+            assert first(z, s) == second(z, s)
             continue
         assert abs(first(z, s) - second(z, s)) > 1e-6, parameter
 

@@ -180,3 +180,34 @@ def test_an_outlier_of_s_does_not_matter():
     far = s.clone()
     far[s.argmax()] = 1e12
     assert RecoveredVariance()(z, far).item() == pytest.approx(RecoveredVariance()(z, s).item(), rel=1e-9)
+
+
+# -- the gradient with the regression held ----------------------------------------------------------------
+
+
+def test_the_gradient_of_a_held_regression_moves_each_row_along_the_coefficients_of_the_others():
+    z, s, _ = rows(12, 2)
+    measure = RecoveredVariance(3, degree=2, ridge=0.1, exact_gradient=False)
+    F, T = measure._features(z, None).requires_grad_(), measure.targets(Sensitive.of(s), None)
+    w = torch.full((12,), 1 / 12, dtype=torch.float64)
+    (found,) = torch.autograd.grad(measure._recovered(F, T, w), F)
+    X, Y = F.detach().numpy(), T.numpy()
+    # A row that moves changes its own prediction and nothing else, by the derivative of naive predictions.
+    by_chance = missed(X, Y, w.numpy(), 0.1) / (1.0 - measure._recovered(F, T, w).item())
+    for i in range(12):
+        others = np.arange(12) != i
+        B, intercept = regress(X[others], Y[others], w.numpy()[others], 0.1)
+        expected = 2.0 / 12 * (Y[i] - intercept - X[i] @ B) @ B.T / by_chance
+        np.testing.assert_allclose(found[i].numpy(), expected, rtol=0.35, atol=2e-3)
+
+
+def test_both_gradients_point_the_same_way_on_many_rows():
+    z, s, _ = rows(2_000, 3)
+    exact, held = (
+        torch.autograd.grad(RecoveredVariance(40, exact_gradient=one)(x, s), x)[0]
+        for one in (True, False)
+        for x in (z.clone().requires_grad_(),)
+    )
+    cosine = (exact * held).sum() / (exact.norm() * held.norm())
+    assert cosine > 0.95
+    assert 0.8 < (held.norm() / exact.norm()).item() < 1.25
