@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from benchmarks._figures import house_style
 from benchmarks._pool import spread
 from benchmarks._protocol import (
     SEEDS,
@@ -26,7 +27,7 @@ from benchmarks._protocol import (
     split_of,
     training_commit,
 )
-from benchmarks._record import RESULTS, provenance, read_rows, write_rows
+from benchmarks._record import DOCS, RESULTS, provenance, read_rows, write_rows
 from benchmarks.paper import _judges
 from benchmarks.paper._methods import CONTENDERS
 from benchmarks.paper.sweep import gaps, read
@@ -207,6 +208,8 @@ def run(arguments: argparse.Namespace) -> None:
             write(rows)
             TABLE.with_suffix(".json").write_text(json.dumps(header, indent=1) + "\n")
     print(table(rows))
+    with house_style():
+        figure(rows)
 
 
 def write(rows: list[dict[str, Any]]) -> None:
@@ -252,6 +255,44 @@ def matched_points(rows: list[dict[str, Any]]) -> dict[tuple[str, int, str], tup
         if kept or method == "Unfair":
             found[name, width, method] = strength, own
     return found
+
+
+def figure(rows: list[dict[str, Any]]) -> None:
+    """Draw R^2 left against accuracy, all methods, as means over splits."""
+    import matplotlib.pyplot as plt
+
+    every = means(rows)
+    names = [name for name in DATASETS if any(key[0] == name and key[2] == OURS for key in every)]
+    made, axes = plt.subplots(
+        len(WIDTHS), len(names), figsize=(2.9 * len(names), 5.2), layout="constrained", squeeze=False
+    )
+    labels: dict[str, Any] = {}
+    for at, axis in np.ndenumerate(axes):
+        width, name = WIDTHS[at[0]], names[at[1]]
+        free = every[name, width, "Unfair", 0.0]
+        for method in (*list(CONTENDERS)[1:], OURS):
+            points = [every[key] for key in sorted(every) if key[:3] == (name, width, method)]
+            if not points:
+                continue
+            look = CONTENDERS.get(method)
+            x = [100.0 * (point["performance"] - free["performance"]) for point in points]
+            y = [100.0 * point["r2_max"] / free["r2_max"] for point in points]
+            colour, marker = ("#B00020", "o") if look is None else (look.colour, look.marker)
+            labels[method] = axis.plot(
+                x, y, marker=marker, color=colour, ms=5, lw=1.2 if look is None else 0, zorder=3
+            )[0]
+        labels["no penalty"] = axis.plot(0.0, 100.0, marker="*", color="black", ms=9, lw=0)[0]
+        axis.axhline(35.0 if width == 8 else 50.0, color="0.7", lw=0.8, ls=":")
+        lost = least_performance(free["performance"], free["base"], regression=name == "crime")
+        axis.axvline(100.0 * (lost - free["performance"]), color="0.7", lw=0.8, ls=":")
+        axis.set(ylim=(0.0, 125.0), title=f"{name}, {width} columns")
+    for axis in axes[-1]:
+        axis.set_xlabel("points of accuracy (R² for crime)")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("R² of S left, %")
+    made.legend(labels.values(), labels, loc="outside lower center", ncols=6, frameon=False)
+    made.savefig(DOCS / "figures" / "representation.png", dpi=110)
+    plt.close(made)
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -89,9 +89,9 @@ class RecoveredVariance(Dependence):
             raise ArgumentError("ridge", "be a positive number", repr(ridge), "Take 0.01 to start with.")
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
             raise ArgumentError("seed", "be None or an integer of at least 0", repr(seed), "Take 0.")
-        if not isinstance(exact_gradient, bool):
-            got = repr(exact_gradient)
-            raise ArgumentError("exact_gradient", "be True or False", got, "Leave it out for True.")
+        exact: Any = exact_gradient
+        if not isinstance(exact, bool):
+            raise ArgumentError("exact_gradient", "be True or False", repr(exact), "Leave it out for True.")
         self.n_features = n_features
         self.degree = degree
         self.ridge = ridge

@@ -215,14 +215,17 @@ def missed_share(
     """
     w = x.new_full((len(x),), 1.0 / len(x)) if weights is None else (weights / weights.sum()).to(x)
     seen = z if given is None else torch.cat((z, given.to(z).expand(*z.shape[:-1], -1)), dim=-1)
-    seen, x = seen - (w @ seen)[..., None, :], (x - w @ x) / spread
+    seen, x = seen - (w @ seen)[..., None, :], x - w @ x
+    weighted = w[:, None] * seen
+    moments, products = weighted.mT @ seen, weighted.mT @ x / spread
     with torch.no_grad():
-        moments = (w[:, None] * seen).mT @ seen
         ridge = 1e-6 * moments.diagonal(dim1=-2, dim2=-1).mean(dim=-1).clamp_min(1e-12)
-        moments = moments + ridge[..., None, None] * torch.eye(seen.shape[-1]).to(x)
-        solved = torch.linalg.solve(moments, (w[:, None] * seen).mT @ x)
-    missed = (w[:, None] * (x - seen @ solved).square()).sum(dim=(-2, -1))
-    return missed / torch.isfinite(spread).sum().clamp_min(1)
+        eye = torch.eye(seen.shape[-1], dtype=x.dtype, device=x.device)
+        solved = torch.linalg.solve(moments + ridge[..., None, None] * eye, products)
+    # |x - seen solved|^2 multiplied out: no residuals of every row and column are kept.
+    explained = (solved * (2.0 * products - moments @ solved)).sum(dim=(-2, -1))
+    total = (w @ x.square() / spread.square()).sum()
+    return (total - explained) / torch.isfinite(spread).sum().clamp_min(1)
 
 
 def _find_spread(rows: Rows) -> Tensor:

@@ -324,9 +324,10 @@ class FRHSICEncoder(BaseModel):
     budget, limit, lam, penalty, encoder, epochs, batch_size, learning_rate, early_stopping, \
 random_state, device, warm_start, training
         See :class:`FRHSICClassifier`. The decoder has the layers of the encoder in reverse (one linear layer
-        for an encoder that is a module). ``on="prediction"`` is what is rebuilt. The default penalty is HSIC
-        with a scale-free Gaussian kernel on Z, whitened where a batch has more than twice as many rows as Z
-        has columns: the decoder would undo any other shrinking.
+        for an encoder that is a module). ``on="prediction"`` is what is rebuilt. The default penalty is
+        ``RecoveredVariance`` of Z, which the decoder cannot evade by a linear map, where a batch has rows for
+        it: four for each column of Z and for each of at least 64 features. Else it is HSIC with a scale-free
+        Gaussian kernel on Z, whitened where a batch has twice as many rows as Z has columns.
 
     Examples
     --------
@@ -336,6 +337,39 @@ random_state, device, warm_start, training
     >>> FRHSICEncoder(lam=1.0, encoder=(8, 2), epochs=2).fit_transform(X, sensitive_features=s).shape
     (300, 2)
     """
+
+    def __init__(
+        self,
+        *,
+        budget: float | None = None,
+        lam: float | None = None,
+        limit: Mapping[str, float | Mapping[float, float]] | None = None,
+        penalty: Penalty | PenaltySum | None = None,
+        encoder: Sequence[int] | nn.Module = (50, 50),
+        epochs: int = 200,
+        batch_size: int = 2_048,
+        learning_rate: float = 3e-3,
+        early_stopping: bool = False,
+        random_state: Any = None,
+        device: str | torch.device = "cpu",
+        warm_start: bool = False,
+        training: Training | None = None,
+    ) -> None:
+        super().__init__(
+            budget=budget,
+            lam=lam,
+            limit=limit,
+            penalty=penalty,
+            encoder=encoder,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            random_state=random_state,
+            device=device,
+            warm_start=warm_start,
+            training=training,
+        )
 
     def fit(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None

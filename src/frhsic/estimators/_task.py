@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
-from frhsic.dependence import HSIC
+from frhsic.dependence import HSIC, RecoveredVariance
 from frhsic.engine.limits import Key, Limits, Score, find_labels
 from frhsic.engine.nets import Loss, Net
 from frhsic.engine.options import Options
@@ -24,6 +24,10 @@ from frhsic.estimators.inputs import Constraint
 from frhsic.kernels import Gaussian
 from frhsic.numerics._centering import Estimator
 from frhsic.penalty import Penalty, PenaltySum, budget_penalty, default_penalty, limit_penalty
+
+# Of the penalty on a representation without a target: a regression needs four rows for each feature, and
+# with few features it misses most of what trees and networks find.
+_MOST_FEATURES, _FEWEST_FEATURES = 192, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +116,13 @@ def choose_default(
     columns = None if rows.s is None or len(rows.s.names) == 1 else rows.s.names
     budget = constraint.lam is None
     if problem.y is None:
-        # The decoder undoes any linear map of Z, so that only a kernel blind to such maps sees through it.
-        whiten = not isinstance(encoder, nn.Module) and n >= 2 * (tuple(encoder)[-1] + 2)
-        kernel = Gaussian("scale-free", whiten=whiten)
+        # The decoder undoes any linear map of Z, so that only what is blind to such maps sees through it.
+        width = None if isinstance(encoder, nn.Module) else tuple(encoder)[-1]
+        features = 0 if width is None else min(_MOST_FEATURES, n // 4 - width)
+        if features >= _FEWEST_FEATURES:
+            recovered = RecoveredVariance(features, seed=None, exact_gradient=False)
+            return Penalty(recovered, columns=columns)
+        kernel = Gaussian("scale-free", whiten=width is not None and n >= 2 * (width + 2))
         return Penalty(HSIC(kernel, estimator=estimator, normalized=budget), columns=columns)
     if constraint.limit is not None and rows.s is not None:
         return limit_penalty(rows.s, weighted=rows.weights is not None, classes=problem.classes is not None)
