@@ -73,5 +73,6 @@ for k, (name, of_age) in enumerate(found.items()):
     axis.bar(np.arange(len(of_age)) + 0.27 * (k - 1), of_age.values(), 0.25, label=name)
 axis.set_xticks(range(len(judges)), judges)
 axis.set_ylabel("$R^2$ of age from Z, held-out rows")
+axis.set_ylim(0.0, 1.0)
 axis.legend()
 figure.savefig(Path(sys.argv[1] if len(sys.argv) > 1 else ".") / "a_representation_to_hand_on.png", dpi=110)
