@@ -47,7 +47,7 @@ class RecoveredVariance(Dependence):
         which z could else evade.
     exact_gradient : bool, default=True
         Whether the gradient follows the regression as z moves. False takes its coefficients for fixed, as
-        those of an adversary at its best are: nearly the same direction, in a third of the time.
+        those of an adversary at its best are: nearly the same direction, in about half the time.
 
     Notes
     -----
