@@ -71,8 +71,27 @@ def test_a_model_draws_the_noise_from_its_random_state_and_it_is_saved(kind, tmp
     assert (z - quiet).std() == pytest.approx(0.3, rel=0.15)
     save(model, tmp_path / "model.safetensors")
     np.testing.assert_array_equal(load(tmp_path / "model.safetensors").transform(X), z)
+    assert load(tmp_path / "model.safetensors").noise_ == 0.3
+    # Another table has other noise in the same rows, also in those that did not change.
+    other = X.copy()
+    other[0, 1] += 1.0
+    assert (model.transform(other) != z).all()
     anew = model.set_params(random_state=None).transform(X)
     assert (anew != z).all()
+    # It belongs to the model that was trained, not to the settings of the next training.
+    later = model.set_params(random_state=3, training=None)
+    np.testing.assert_array_equal(later.transform(X), z)
+    save(later, tmp_path / "later.safetensors")
+    np.testing.assert_array_equal(load(tmp_path / "later.safetensors").transform(X), z)
+
+
+def test_large_tables_are_sent_with_noise_in_every_part():
+    X, y, s = table()
+    training = Training(noise=0.3)
+    model = FRHSICClassifier(lam=0.0, epochs=1, encoder=(2,), random_state=3, training=training)
+    model.fit(X, y, sensitive_features=s)
+    many = np.zeros((140_000, X.shape[1]))  # three parts, two of them equal
+    assert len(np.unique(model.transform(many), axis=0)) == len(many)
 
 
 def test_a_path_has_the_channel_of_single_fits():
@@ -96,7 +115,7 @@ def test_a_model_with_noise_cannot_become_one_without_by_export(tmp_path):
     X, y, s = table(60)
     model = FRHSICClassifier(lam=0.0, epochs=1, encoder=(2,), training=Training(noise=0.1))
     model.fit(X, y, sensitive_features=s)
-    with pytest.raises(ValueError, match=r"^'model' must have no noise\. Got Training\(noise=0\.1\)\."):
+    with pytest.raises(ValueError, match=r"^'model' must have no noise\. Got noise of 0\.1\."):
         export_onnx(model, tmp_path / "model.onnx")
 
 

@@ -65,7 +65,8 @@ class Training:
     noise : float, default=0.0
         Of a Gaussian channel: rows of Z are held within the unit ball, and noise of this standard deviation
         is added to each column, in training, by ``transform`` and by ``predict``. It buries directions of
-        small variance, in which S would survive: 0.03 to 0.1 for a representation that is handed on.
+        small variance, in which S would survive: 0.03 to 0.1 for a representation that is handed on. It is
+        drawn from ``random_state`` and the table, so that the same call has the same result.
     penalty_every : int, default=1
         The penalty and the rebuilding are evaluated at one of so many steps, with as many times their
         weight: 4 takes a quarter of their time.

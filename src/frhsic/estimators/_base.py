@@ -8,6 +8,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -121,16 +122,24 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @torch.inference_mode()
     def _encode(self, X: Any) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield scaled rows and their Z, with the noise of a channel drawn from ``random_state``."""
+        """Yield scaled rows and their Z, with the noise of a channel.
+
+        It is drawn from ``random_state`` and the rows: equal tables have equal Z, and another table has other
+        noise, so that no difference of two of them is without it.
+        """
         check_is_fitted(self, "encoder_")
-        noise = self._noise
-        generator = to_generator(self.random_state) if noise else None
+        seeds = to_generator(self.random_state) if self.noise_ else None
         for part in self._chunks(X):
-            x = self.scaling_x_.apply(part)
-            yield x, send(self.encoder_(x), noise, generator)
+            x, own = self.scaling_x_.apply(part), None
+            if seeds is not None:
+                key = torch.randint(2**63 - 1, (), generator=seeds).numpy().tobytes()
+                digest = blake2b(x.numpy().tobytes(), key=key, digest_size=8).digest()
+                own = torch.Generator().manual_seed(int.from_bytes(digest) >> 1)
+            yield x, send(self.encoder_(x), self.noise_, own)
 
     @property
     def _noise(self) -> float:
+        """The noise to train with."""
         return 0.0 if self.training is None else float(self.training.noise)
 
     def _chunks(self, X: Any) -> Iterator[Tensor]:
@@ -301,7 +310,7 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         width = encoded_width(trained.encoder, task.rows.x.shape[1])
         self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update(task.columns.__dict__)
-        self.encoder_, self.head_ = trained.encoder, trained.head
+        self.encoder_, self.head_, self.noise_ = trained.encoder, trained.head, float(trained.noise)
         self._n_features_out = width
         self.scaling_x_, self.scaling_s_ = scalings.x, scalings.s
         self.scaling_y_ = None if problem.y is None else scalings.y

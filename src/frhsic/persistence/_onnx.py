@@ -63,9 +63,9 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
             f"Got {type(model).__name__}. Of a Pipeline, export the last step: export_onnx(model[-1], path)."
         )
     check_is_fitted(model, "encoder_")
-    if model.training is not None and model.training.noise:
+    if model.noise_:
         must, fix = "have no noise", "Train it with Training(noise=0), or release Z from 'transform'."
-        raise ArgumentError("model", must, f"Training(noise={model.training.noise:g})", fix)
+        raise ArgumentError("model", must, f"noise of {model.noise_:g}", fix)
     nodes = _Nodes()
     shift, factor = model.scaling_x_.shift.numpy(), model.scaling_x_.factor.numpy()
     z = nodes.run(model.encoder_, nodes.add("Mul", nodes.add("Sub", "X", shift), factor))

@@ -146,6 +146,7 @@ def _add_limits(top: dict[str, Any]) -> None:
         training["arguments"].setdefault("noise", 0.0)
         training["arguments"].setdefault("rebuild", 0.0)
     fitted.setdefault("reached", [])
+    fitted.setdefault("noise", 0.0)
     history = fitted.get("history")
     for record in history if type(history) is list else ():
         if type(record) is dict:
@@ -154,7 +155,7 @@ def _add_limits(top: dict[str, Any]) -> None:
 
 def _restore_fitted(estimator: Any, plain: Any, head: tuple[int, ...]) -> None:
     names = ("n_features_in", "feature_names_in", "classes", "sensitive", "n_iter", "best_epoch", "history")
-    fitted = take_fields(plain, "fitted", (*names, "relative_dependence", "reached", "output"))
+    fitted = take_fields(plain, "fitted", (*names, "relative_dependence", "reached", "noise", "output"))
     restore_columns(estimator, fitted)
     p = estimator.n_features_in_
     outputs = p if type(estimator) is FRHSICEncoder else 1
@@ -168,6 +169,9 @@ def _restore_fitted(estimator: Any, plain: Any, head: tuple[int, ...]) -> None:
     estimator.best_epoch_ = take_value(fitted["best_epoch"], int, "best_epoch")
     relative = take_value(fitted["relative_dependence"], float | None, "relative_dependence")
     estimator.relative_dependence_ = relative
+    noise = take_value(fitted["noise"], float, "noise")
+    demand(0.0 <= noise <= 1e30, "hold a 'noise' between 0 and 1e30", "another")
+    estimator.noise_ = float(noise)
     demand(type(fitted["reached"]) is list, "hold a list as 'reached'", "something else")
     one = typing.get_type_hints(Reached)
     estimator.reached_ = tuple(Reached(**take_record(entry, "reached", one)) for entry in fitted["reached"])

@@ -276,6 +276,7 @@ def _describe_fit(estimator: Model) -> dict[str, Any]:
         "relative_dependence": _plain(estimator.relative_dependence_),
         "reached": [one.to_dict() for one in estimator.reached_],
         "history": history,
+        "noise": float(estimator.noise_),
         "output": _output(estimator),
     }
 
