@@ -26,7 +26,7 @@ from benchmarks.paper.representation import STRENGTHS as CHOSEN
 from benchmarks.paper.representation import ours
 from frhsic import GDP, HSIC
 from frhsic.datasets import fetch_acs_income, fetch_adult, fetch_meps, make_preprocessor, paper_split
-from frhsic.dependence import Adversary, Dependence, RecoveredVariance
+from frhsic.dependence import Adversary, BinnedMMD, Dependence, RecoveredVariance
 from frhsic.kernels import Gaussian
 
 MOST = 16_000
@@ -51,7 +51,8 @@ class Idea:
     ridge: float = 0.01
     batch: int = 2_048
     epochs: int = 60
-    score: float = 0.0  # of the penalty on the probability, beside that on Z
+    score: float = 0.0  # of recovered variance of the probability, beside the penalty on Z
+    means: float = 0.0  # of squared gaps of the mean probability in ten bins of S
     noise: float = 0.0  # of the Gaussian channel, for |z| <= 1
     inner: int = 0  # columns between which Z has its only links to X
     rebuild: float = 0.0  # of the share of the variance of X that a decoder misses
@@ -81,6 +82,14 @@ IDEAS = {
     ),
     "and the probability": Idea(
         "the head that is trained along", noise=CHANNEL, rebuild=0.5, knows_s=True, alike=True, score=0.2
+    ),
+    "and its means": Idea(
+        "a mean gap costs less accuracy than all of the score",
+        noise=CHANNEL,
+        rebuild=0.5,
+        knows_s=True,
+        alike=True,
+        means=0.4,
     ),
     "chosen": Idea("all of it in the package, a penalty at one step of eight", measure="chosen"),
 }
@@ -197,7 +206,7 @@ def train(rows: Rows, idea: Idea, width: int, strength: float, seed: int) -> Net
     torch.manual_seed(seed)
     net = Net(rows.x.shape[1], width, idea)
     optimiser = torch.optim.Adam(net.parameters(), lr=3e-3)
-    measure, of_score = measure_of(idea), RecoveredVariance(16, seed=None)
+    measure, of_score, of_means = measure_of(idea), RecoveredVariance(16, seed=None), BinnedMMD(10)
     s = torch.tensor(rows.s, dtype=torch.float32)
     ranks = torch.tensor(pd.Series(rows.s).rank(pct=True).to_numpy(), dtype=torch.float32)
     waves = math.sqrt(2.0) * torch.cos(math.pi * ranks[:, None] * torch.arange(1, 6))
@@ -231,6 +240,9 @@ def train(rows: Rows, idea: Idea, width: int, strength: float, seed: int) -> Net
                 loss = loss + factor * torch.stack([one(white, waves[own]) for one in foes]).max() / 5.0
             if idea.score and strength:
                 loss = loss + factor / strength * idea.score * of_score(torch.sigmoid(logit)[:, None], s[own])
+            if idea.means and strength:
+                ramp = min(1.0, 2.0 * (epoch + 1) / idea.epochs)
+                loss = loss + ramp * idea.means * of_means(torch.sigmoid(logit)[:, None], s[own])
             optimiser.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(net.parameters(), 5.0)
@@ -324,7 +336,7 @@ def run(arguments: argparse.Namespace) -> None:
     tasks = []
     for name, idea in {"none": Idea("", measure="none"), **IDEAS}.items():
         if name in ("none", *arguments.ideas):
-            tried = STRENGTHS[:1] if idea.measure == "none" else strengths
+            tried: tuple[float, ...] = STRENGTHS[:1] if idea.measure == "none" else strengths
             if idea.measure == "chosen":
                 tried = CHOSEN
             common = {"idea": name, "epochs": 2 if arguments.quick else idea.epochs}
