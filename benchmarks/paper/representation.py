@@ -161,7 +161,8 @@ def judged(model: Any, data: Split, uses: Array, uses_test: Array) -> dict[str, 
     else:
         performance = np.mean((output > 0) == data.y_test)
         base = np.mean(data.y_test == (data.y.mean() > 0.5))
-    recovered = _judges.recovered(z, data.s, z_test, data.s_test)
+    of_quartiles, information = _judges.quartiles(z, data.s, z_test, data.s_test)
+    recovered = _judges.recovered(z, data.s, z_test, data.s_test) | of_quartiles
     heads = _judges.heads(z, data.y, z_test, regression=data.regression)
     s = torch.from_numpy(data.s_test)
     return {
@@ -172,7 +173,7 @@ def judged(model: Any, data: Split, uses: Array, uses_test: Array) -> dict[str, 
         "gdp": GDP(0.1)(torch.from_numpy(score), s).item(),
         "gap": gaps(score, data.s_test)["gap"],
         "use": _judges.use(z, uses, z_test, uses_test),
-        "information": _judges.information(z, data.s, z_test, data.s_test),
+        "information": information,
         "gap_heads": max(gaps(one, data.s_test)["gap"] for one in heads.values()),
         "worst_head": worst_case_head(z_test[:1_000], data.s_test[:1_000], random_state=0).rms,
     }
