@@ -211,16 +211,26 @@ def envelope(points: list[tuple[float, float]], gap: float) -> float:
 
 
 def by_dataset(sweep: Sweep | None = None) -> dict[str, tuple[int, int]]:
-    """Return on each dataset at how many limits ours is no worse, and of how many that bind."""
+    """Return on each dataset at how many limits ours is no worse, and of how many that count."""
     found = {}
     for name in OF_TEXT:
-        results = [
-            compare(name, row["limit"], sweep) for row in _limits()["pooled"] if row["dataset"] == name
-        ]
-        judged = [one for one in results[1:] if one is not None]
+        limits = [row["limit"] for row in _limits()["pooled"] if row["dataset"] == name and counts(row)]
+        judged = [one for one in (compare(name, limit, sweep) for limit in limits) if one is not None]
         if judged:
             found[name] = sum(one.no_worse for one in judged), len(judged)
     return found
+
+
+def no_worse_text(sweep: Sweep | None = None) -> str:
+    """Return where ours is no worse at every limit that counts, and how often it is elsewhere."""
+    found = by_dataset(sweep)
+    always = [TITLES[name] for name, (good, every) in found.items() if good == every]
+    others = [
+        f"on {TITLES[name]} at {good} of {every}" for name, (good, every) in found.items() if good < every
+    ]
+    where = ", ".join(always) or "no dataset"
+    first = f"Within one standard error, ours is no worse at every limit that counts on {where}"
+    return f"{first} ({len(always)} of {len(found)}); {', '.join(others) or 'so on all'}."
 
 
 def mean_of(dataset: str, column: str, limit: float | None) -> float:
