@@ -87,11 +87,17 @@ def write(name: str, result: dict[str, Any]) -> Path:
     return path
 
 
-def write_section(page: str, mark: str, text: str, result: str) -> None:
-    """Write a text between two marks of a page of the docs, with what made the result."""
+def write_section(
+    page: str, mark: str, text: str, result: str, rows: Sequence[dict[str, Any]] | None = None
+) -> None:
+    """Write a text between two marks of a page of the docs, with what made the result.
+
+    ``rows`` have the commits where they are in a table of their own.
+    """
     header = json.loads((RESULTS / result).read_text())
-    commits = sorted({run["commit"][:12] for run in header["runs"]})
-    made = f"Made by `{header['command']}` at commit {', '.join(commits)}, seed {header['seed']}."
+    commits = sorted({run["commit"][:12] for run in rows or header["runs"]})
+    seeds = f"seeds {', '.join(map(str, header['seeds']))}" if "seeds" in header else f"seed {header['seed']}"
+    made = f"Made by `{header['command']}` at commit {', '.join(commits)}, {seeds}."
     made = textwrap.fill(made, 100, break_long_words=False, break_on_hyphens=False)
     begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
     path = DOCS / page

@@ -19,19 +19,23 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from benchmarks._protocol import Array, output_of
-from benchmarks._record import Runs
+from benchmarks._record import Runs, write_section
 from benchmarks._simulate import Task, opened, spread
 from benchmarks.paper import _judges
+from benchmarks.paper._matched import least_performance
 from benchmarks.paper.representation import STRENGTHS as CHOSEN
 from benchmarks.paper.representation import ours
+from benchmarks.paper.reproduction._text import markdown
 from frhsic import GDP, HSIC
 from frhsic.datasets import fetch_acs_income, fetch_adult, fetch_meps, make_preprocessor, paper_split
 from frhsic.dependence import Adversary, BinnedMMD, Dependence, RecoveredVariance
 from frhsic.kernels import Gaussian
 
+NAME = "ideas.json"
 MOST = 16_000
 WIDTHS = (8, 50)
 STRENGTHS = (0.0, 0.1, 0.2, 0.4, 0.8)
+SHOWN = ("r2_max", "gdp", "use")
 FAST = ("ridge", "MLP", "boosted", "forest")
 USES = {
     "adult.test": ["hours-per-week", "education-num"],
@@ -220,7 +224,8 @@ def train(rows: Rows, idea: Idea, width: int, strength: float, seed: int) -> Net
     total = (rows.x / unit).var(dim=0).sum() if idea.alike else total
     batch = min(idea.batch, n)
     for epoch in range(idea.epochs):
-        factor = 5.0 * strength * min(1.0, 2.0 * (epoch + 1) / idea.epochs)
+        ramp = min(1.0, 2.0 * (epoch + 1) / idea.epochs)
+        factor = 5.0 * ramp * strength
         for own in torch.randperm(n)[: n - n % batch].split(batch):
             z = net.represent(rows.x[own])
             logit = net.head(z)[:, 0]
@@ -239,9 +244,8 @@ def train(rows: Rows, idea: Idea, width: int, strength: float, seed: int) -> Net
                     foe.step()
                 loss = loss + factor * torch.stack([one(white, waves[own]) for one in foes]).max() / 5.0
             if idea.score and strength:
-                loss = loss + factor / strength * idea.score * of_score(torch.sigmoid(logit)[:, None], s[own])
+                loss = loss + 5.0 * ramp * idea.score * of_score(torch.sigmoid(logit)[:, None], s[own])
             if idea.means and strength:
-                ramp = min(1.0, 2.0 * (epoch + 1) / idea.epochs)
                 loss = loss + ramp * idea.means * of_means(torch.sigmoid(logit)[:, None], s[own])
             optimiser.zero_grad()
             loss.backward()
@@ -326,7 +330,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run what is missing, and print the table."""
     ideas = {name: asdict(idea) for name, idea in IDEAS.items()}
-    runs = opened("ideas.json", fresh=arguments.fresh, quick=arguments.quick, ideas=ideas)
+    runs = opened(NAME, fresh=arguments.fresh, quick=arguments.quick, ideas=ideas)
     strengths = STRENGTHS[1:2] if arguments.quick else STRENGTHS[1:]
     cells = [
         {"dataset": dataset, "width": width, "split": 0}
@@ -336,35 +340,35 @@ def run(arguments: argparse.Namespace) -> None:
     tasks = []
     for name, idea in {"none": Idea("", measure="none"), **IDEAS}.items():
         if name in ("none", *arguments.ideas):
-            tried: tuple[float, ...] = STRENGTHS[:1] if idea.measure == "none" else strengths
-            if idea.measure == "chosen":
-                tried = CHOSEN
+            tried = {"none": STRENGTHS[:1], "chosen": CHOSEN}.get(idea.measure, strengths)
             common = {"idea": name, "epochs": 2 if arguments.quick else idea.epochs}
             tasks += [{**cell, **common, "strength": strength} for cell in cells for strength in tried]
     if not arguments.table:
         spread(runs, tasks, work)
         runs.write()
     print(table(runs))
+    if not arguments.quick:
+        write_section("evidence/representation.md", "ideas", table(runs), NAME)
 
 
 def table(runs: Runs) -> str:
-    """Return, for each idea, what its least recovered model within 99 % of the accuracy leaves."""
-    lines = ["| data | width | idea | strength | accuracy | R^2 left | GDP left | use kept |"]
-    lines += ["| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |"]
+    """Return what each idea leaves of R^2, GDP and use, by its model of least R^2 that keeps the accuracy."""
     free = {(one["dataset"], one["width"]): one["found"] for one in runs.runs if one["idea"] == "none"}
-    for (dataset, width), base in free.items():
-        least = max(0.99 * base["accuracy"], base["base"] + 0.95 * (base["accuracy"] - base["base"]))
-        row = f"{base['accuracy']:.4f} | {base['r2_max']:.3f} | {base['gdp']:.4f} | {base['use']:.3f}"
-        lines.append(f"| {dataset} | {width} | none | | {row} |")
-        for idea in IDEAS:
-            own = [x for x in runs.runs if (x["dataset"], x["width"], x["idea"]) == (dataset, width, idea)]
-            kept = [one for one in own if one["found"]["accuracy"] >= least]
-            if not kept:
-                lines += [f"| {dataset} | {width} | {idea} | none kept the accuracy | | | | |"] if own else []
-                continue
-            best = min(kept, key=lambda one: one["found"]["r2_max"])
-            found = best["found"]
-            shares = [f"{100.0 * max(found[key], 0.0) / base[key]:.0f} %" for key in ("r2_max", "gdp", "use")]
-            row = f"{best['strength']:g} | {found['accuracy']:.4f} | {' | '.join(shares)}"
-            lines.append(f"| {dataset} | {width} | {idea} | {row} |")
-    return "\n".join(lines)
+    header = ["idea", "reason", *(f"{dataset}, {width} columns" for dataset, width in free)]
+    plain = [" / ".join(f"{one[key]:.3f}" for key in SHOWN) for one in free.values()]
+    lines = [["none", "to compare with: R^2, GDP, use", *plain]]
+    for name, idea in IDEAS.items():
+        own = [one for one in runs.runs if one["idea"] == name]
+        if own:
+            lines.append([name, idea.reason, *(_outcome(own, *cell, base) for cell, base in free.items())])
+    return markdown(header, lines, left=(0, 1))
+
+
+def _outcome(runs: list[dict[str, Any]], dataset: str, width: int, free: dict[str, float]) -> str:
+    least = least_performance(free["accuracy"], free["base"], regression=False)
+    own = [one["found"] for one in runs if (one["dataset"], one["width"]) == (dataset, width)]
+    kept = [found for found in own if found["accuracy"] >= least]
+    if not kept:
+        return "accuracy not kept" if own else ""
+    best = min(kept, key=lambda found: found["r2_max"])
+    return " / ".join(f"{100.0 * max(best[key], 0.0) / free[key]:.0f} %" for key in SHOWN)

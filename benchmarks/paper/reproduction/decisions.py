@@ -230,7 +230,8 @@ def no_worse_text(sweep: Sweep | None = None) -> str:
     ]
     where = ", ".join(always) or "no dataset"
     first = f"Within one standard error, ours is no worse at every limit that counts on {where}"
-    return f"{first} ({len(always)} of {len(found)}); {', '.join(others) or 'so on all'}."
+    rest = f"; {', '.join(others)}" if others else ""
+    return f"{first} ({len(always)} of {len(found)}){rest}."
 
 
 def mean_of(dataset: str, column: str, limit: float | None) -> float:
