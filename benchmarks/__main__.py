@@ -44,6 +44,7 @@ OTHERS = {
     "penalties": "paper.penalties",
     "limits": "paper.limits",
     "ideas": "paper.ideas",
+    "chosen": "paper.chosen",
     "floors": "paper.floors",
     "representation": "paper.representation",
     "trees": "paper.trees",
