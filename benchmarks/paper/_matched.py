@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 
     def left(self, key: str) -> float:
         """Return what is left of a number without a penalty, in per cent."""
-        return 100.0 * max(self.own[key], 0.0) / self.free[key]
+        return 100.0 * max(self.own[key], 0.0) / max(self.free[key], 1e-9)
 
     def misses(self, width: int) -> float:
         """Return the larger of R^2 left and GDP left, each over what was to be left at most."""

@@ -72,9 +72,9 @@ SETTINGS = {
     "weakest": Setting(0.05, 0.1, noise=0.02),
     "weak": Setting(0.1, 0.2, noise=0.02),
     "less noise": Setting(0.25, noise=0.02),
-    "low": Setting(0.25),
     "middle": Setting(0.4),
     "high": Setting(0.6),
+    "some score": Setting(0.25, 0.65, 0.15),
     "score": Setting(0.3, 1.0, 0.2),
     "Z": Setting(0.6, 0.15, 0.07),
     "more Z": Setting(1.0, 0.2, 0.07),
@@ -162,7 +162,7 @@ def chosen(name: str, width: int) -> tuple[str, Pair]:
     """
     runs = json.loads(CHOSEN.read_text())["runs"] if CHOSEN.exists() else []
     found = {run["setting"]: run["found"] for run in runs if (run["dataset"], run["width"]) == (name, width)}
-    if len(found) <= len(SETTINGS):
+    if not {"none", *SETTINGS} <= set(found):
         raise SystemExit(f"{CHOSEN.name} has not all settings. Run python -m benchmarks chosen first.")
     pairs = {key: Pair(SETTINGS[key].z, found[key], found["none"], 1) for key in SETTINGS}
     kept = [key for key in SETTINGS if not pairs[key].lost(name)]
