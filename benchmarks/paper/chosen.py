@@ -1,7 +1,6 @@
 """The weights of a representation's penalties, chosen for each dataset on its training rows (resumable).
 
-Nine settings, as many as each method of the sweep has lambdas. One fifth of the training rows of the first
-split is held out for it; no test row of that split is read.
+One fifth of the training rows of the first split is held out for it; no test row of that split is read.
 """
 
 import argparse

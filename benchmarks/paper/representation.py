@@ -72,12 +72,19 @@ SETTINGS = {
     "weakest": Setting(0.05, 0.1, noise=0.02),
     "weak": Setting(0.1, 0.2, noise=0.02),
     "less noise": Setting(0.25, noise=0.02),
+    "low": Setting(0.25),
     "middle": Setting(0.4),
     "high": Setting(0.6),
     "some score": Setting(0.25, 0.65, 0.15),
+    "gap": Setting(0.25, 0.72, 0.15),
     "score": Setting(0.3, 1.0, 0.2),
     "Z": Setting(0.6, 0.15, 0.07),
+    "Z and use": Setting(0.6, 0.25, 0.11),
     "more Z": Setting(1.0, 0.2, 0.07),
+    "mostly Z": Setting(1.0, 0.25, 0.07),
+    # Squares of a small gap are small: its weight must be larger.
+    "small gap": Setting(0.3, 9.0, 0.6, noise=0.025),
+    "small gap, more Z": Setting(0.8, 9.0, 0.5, noise=0.02),
 }
 COLUMNS = (
     *("dataset", "method", "width", "split", "strength", "performance", "base", "r2_max", "judge", "gdp"),
