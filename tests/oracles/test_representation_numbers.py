@@ -39,6 +39,15 @@ def test_the_strongest_penalty_that_keeps_performance_and_use_is_shown():
     assert matched("adult", [wrong, of_no_use]) is wrong
 
 
+def test_the_worst_of_four_is_at_most_one_where_all_is_met():
+    free = {"performance": 0.85, "base": 0.75, "use": 0.5, "r2_max": 0.4, "gdp": 0.1}
+    met = {"performance": 0.845, "use": 0.4, "r2_max": 0.14, "gdp": 0.06}
+    assert Pair(0.1, met, free, 1).worst("adult", 8) == pytest.approx(1.0)
+    for name, value in {"performance": 0.84, "use": 0.2, "r2_max": 0.28, "gdp": 0.12}.items():
+        assert Pair(0.1, met | {name: value}, free, 1).worst("adult", 8) == pytest.approx(2.0)
+    assert Pair(0.1, met | {"r2_max": 0.4}, free, 1).worst("adult", 50) == pytest.approx(2.0)
+
+
 def test_the_page_has_the_table_of_the_committed_rows():
     rows = read_rows(representation.TABLE)
     assert {row["method"] for row in rows} <= set(representation.METHODS)
