@@ -99,7 +99,7 @@ def table(rows: list[dict[str, Any]]) -> str:
                 )
                 start = [name, str(width), method, f"{pair.strength:g}", str(pair.splits)]
                 lines.append([*start, f"{pair.own['performance']:.4f}", *cells, pair.lost(name)])
-    header = ["data", "width", "method", "strength", "splits", "performance"]
+    header = ["data", "width", "method", "weight", "splits", "performance"]
     shares = ["R^2 left", "GDP left", "gap left", "use kept", "not kept"]
     return markdown([*header, *shares], lines, left=(0, 2, 10))
 
