@@ -63,6 +63,7 @@ class Idea:
     knows_s: bool = False  # whether the decoder is given S
     alike: bool = False  # whether each column of X counts alike in it, not by its variance
     erase: bool = False
+    functions: int = 0  # random functions of Z that are released in its place
 
 
 CHANNEL = 0.05
@@ -71,10 +72,19 @@ IDEAS = {
     "recovered": Idea("penalise what a regression recovers on rows left out"),
     "halves": Idea("the same from one half of a batch on the other, cut at zero", measure="halves"),
     "more features": Idea("finer functions of Z", n_features=384),
+    "ridge of 0.1": Idea("fewer directions fitted by chance", ridge=0.1),
+    "ridge of 0.001": Idea("smaller directions seen", ridge=0.001),
+    "running moments": Idea("a regression on the last ten batches, not on one", measure="running"),
     "large batches": Idea("less noise in second moments", batch=6_144, epochs=180),
     "thresholds": Idea("functions like those of trees", measure="thresholds"),
     "adversaries": Idea("three networks learn while Z does", measure="adversaries"),
     "erasure": Idea("no penalty; the linear part of S is erased after training", measure="none", erase=True),
+    "kernel erasure": Idea(
+        "the same of 128 random functions of Z, released in its place",
+        measure="none",
+        erase=True,
+        functions=128,
+    ),
     "channel": Idea("noise buries directions of small variance", noise=CHANNEL),
     "narrow inside": Idea("fewer directions to hide in", inner=4),
     "channel, rebuild X": Idea("use, which the channel takes away", noise=CHANNEL, rebuild=0.5),
@@ -188,6 +198,22 @@ class Halves(RecoveredVariance):
         return found.clamp_min(0.0).sum() / T.square().sum(dim=1).mean()
 
 
+class Running(RecoveredVariance):
+    """Coefficients of second moments that are averaged over batches, judged on the newest batch."""
+
+    moments: Tensor | None = None
+
+    def _recovered(self, F: Tensor, T: Tensor, w: Tensor) -> Tensor:
+        F, T = F - w @ F, T - w @ T
+        both = torch.cat((F, T), dim=1).detach()
+        own = both.T @ both / len(both)
+        found = own if self.moments is None else self.moments  # of the batches before
+        self.moments = 0.9 * found + 0.1 * own
+        m = F.shape[1]
+        solved = torch.linalg.solve(found[:m, :m] + self.ridge * torch.eye(m), found[:m, m:])
+        return 1.0 - (T - F @ solved).square().sum(dim=1).mean() / T.square().sum(dim=1).mean()
+
+
 def measure_of(idea: Idea) -> Dependence | None:
     """Return the penalty on Z."""
     options: dict[str, Any] = {"ridge": idea.ridge, "seed": None}
@@ -198,6 +224,7 @@ def measure_of(idea: Idea) -> Dependence | None:
             Gaussian("scale-free", whiten=True), Gaussian("scale-free"), estimator="unbiased", normalized=True
         ),
         "recovered": lambda: RecoveredVariance(idea.n_features, **options),
+        "running": lambda: Running(idea.n_features, ridge=idea.ridge, seed=0),
         "halves": lambda: Halves(idea.n_features, **options),
         "thresholds": lambda: Thresholds(idea.n_features, **options),
     }
@@ -272,6 +299,8 @@ def work(task: Task) -> Task:
         with torch.no_grad():
             z, z_test = (net.represent(x).double().numpy() for x in (rows.x, rows.x_test))
             weight, bias = net.head.weight.double().numpy()[0], float(net.head.bias)
+        if idea.functions:
+            z, z_test = functions_of(z, z_test, idea.functions)
         if idea.erase:
             z, z_test = erased(z, rows.s, z_test)
             head = LogisticRegression(max_iter=1_000).fit(z, rows.y.numpy())
@@ -300,6 +329,13 @@ def chosen(rows: Rows, task: Task) -> tuple[Array, Array, Array]:
     x, x_test = rows.x.numpy(), rows.x_test.numpy()
     logit = output_of(model, x_test, regression=False)
     return model.transform(x), model.transform(x_test), logit
+
+
+def functions_of(z: Array, z_test: Array, count: int) -> tuple[Array, Array]:
+    """Return whitened Z and random cosines of it, by the scales of the training rows."""
+    train, test = torch.from_numpy(z), torch.from_numpy(z_test)
+    measure = RecoveredVariance(count).calibrate(train, torch.arange(len(z)).double(), freeze=True)
+    return measure._features(train, None).numpy(), measure._features(test, None).numpy()
 
 
 def erased(z: Array, s: Array, z_test: Array) -> tuple[Array, Array]:
