@@ -24,7 +24,7 @@ from benchmarks._simulate import Task, opened, spread
 from benchmarks.paper import _judges
 from benchmarks.paper._matched import least_performance
 from benchmarks.paper.representation import STRENGTHS as CHOSEN
-from benchmarks.paper.representation import ours, recovered
+from benchmarks.paper.representation import Setting, ours
 from benchmarks.paper.reproduction._text import markdown
 from frhsic import GDP, HSIC
 from frhsic.datasets import fetch_acs_income, fetch_adult, fetch_meps, make_preprocessor, paper_split
@@ -324,7 +324,7 @@ def work(task: Task) -> Task:
 def chosen(rows: Rows, task: Task) -> tuple[Array, Array, Array]:
     """Return Z of both parts and logits, by the estimator that ``representation`` judges."""
     more: dict[str, Any] = {"rows": len(rows.s), "regression": False, "seed": task["split"]}
-    model = ours(task["width"], recovered(task["strength"]), **more)
+    model = ours(task["width"], Setting(task["strength"]), **more)
     model.fit(rows.x.numpy(), rows.y.numpy().astype(int), sensitive_features=rows.s)
     x, x_test = rows.x.numpy(), rows.x_test.numpy()
     logit = output_of(model, x_test, regression=False)

@@ -11,7 +11,7 @@ import math
 import time
 from functools import cache
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -64,39 +64,15 @@ class Setting(NamedTuple):
     score: float = 0.4
     rebuild: float = 0.13
     noise: float = 0.05
-    steps: int = 400  # at least
+    steps: int = 1_500  # at least
+    schedule: Literal["constant", "cosine"] = "constant"  # of the learning rate
 
 
 STRENGTHS = (0.25, 0.4, 0.6)  # the weights of the penalty on Z of ``recovered``
-SETTINGS = {
-    "weakest": Setting(0.05, 0.1, noise=0.02),
-    "weak": Setting(0.1, 0.2, noise=0.02),
-    "less noise": Setting(0.25, noise=0.02),
-    "low": Setting(0.25),
-    "middle": Setting(0.4),
-    "high": Setting(0.6),
-    "some score": Setting(0.25, 0.65, 0.15),
-    "gap": Setting(0.25, 0.72, 0.15),
-    "score": Setting(0.3, 1.0, 0.2),
-    "Z": Setting(0.6, 0.15, 0.07),
-    "Z and use": Setting(0.6, 0.25, 0.11),
-    "more Z": Setting(1.0, 0.2, 0.07),
-    "mostly Z": Setting(1.0, 0.25, 0.07),
-    # Squares of a small gap are small: its weight must be larger.
-    "small gap": Setting(0.3, 9.0, 0.6, noise=0.025),
-    "small gap, less use": Setting(0.35, 8.0, 0.5, noise=0.03),
-    "small gap, more Z": Setting(0.8, 9.0, 0.5, noise=0.02),
-    "small gap, mostly Z": Setting(1.0, 8.0, 0.42, noise=0.02),
-}
 COLUMNS = (
     *("dataset", "method", "width", "split", "strength", "performance", "base", "r2_max", "judge", "gdp"),
     *("gap", "use", "information", "gap_heads", "worst_head", "seconds", "commit"),
 )
-
-
-def recovered(z: float) -> Setting:
-    """Return what was chosen on development data; the weight of the penalty on Z varies."""
-    return Setting(z, steps=1_500)
 
 
 def ours(
@@ -118,6 +94,7 @@ def ours(
         training=Training(
             scaling="minmax",
             clip=5.0,
+            schedule=setting.schedule,
             penalty_every=8,
             noise=setting.noise,
             rebuild=unit * setting.rebuild,
@@ -164,22 +141,24 @@ def uses_of(name: str) -> Array:
 
 
 @cache
-def chosen(name: str, width: int) -> tuple[str, Pair]:
+def chosen(name: str, width: int) -> tuple[Setting, Pair]:
     """Return the setting that comes nearest to all that is asked, on training rows held out."""
     runs = json.loads(CHOSEN.read_text())["runs"] if CHOSEN.exists() else []
-    found = {run["setting"]: run["found"] for run in runs if (run["dataset"], run["width"]) == (name, width)}
-    if not {"none", *SETTINGS} <= set(found):
-        raise SystemExit(f"{CHOSEN.name} has not all settings. Run python -m benchmarks chosen first.")
-    pairs = {key: Pair(SETTINGS[key].z, found[key], found["none"], 1) for key in SETTINGS}
-    best = min(SETTINGS, key=lambda key: pairs[key].worst(name, width))
-    return best, pairs[best]
+    found = [
+        (run["setting"], run["found"]) for run in runs if (run["dataset"], run["width"]) == (name, width)
+    ]
+    free = next((numbers for setting, numbers in found if setting is None), None)
+    pairs = [(Setting(**own), Pair(own["z"], numbers, free, 1)) for own, numbers in found if own and free]
+    if not pairs:
+        raise SystemExit(f"{CHOSEN.name} has no setting for {name}. Run python -m benchmarks chosen first.")
+    return min(pairs, key=lambda pair: pair[1].worst(name, width))
 
 
 def settings_of(name: str, method: str, width: int) -> list[Setting]:
     """Return the weights at which a method is judged; a method of the sweep has its lambda."""
     if method == "selected":
-        return [SETTINGS[chosen(name, width)[0]]]
-    return [recovered(z) for z in (STRENGTHS if method == OURS else (lam_of(name, method),))]
+        return [chosen(name, width)[0]]
+    return [Setting(z) for z in (STRENGTHS if method == OURS else (lam_of(name, method),))]
 
 
 def unit_of(data: Split) -> float:

@@ -11,7 +11,7 @@ import torch
 from benchmarks._protocol import SEEDS, Split, split_of
 from benchmarks._record import provenance, write
 from benchmarks.paper._matched import WIDTHS
-from benchmarks.paper.representation import STRENGTHS, ours, recovered
+from benchmarks.paper.representation import STRENGTHS, ours
 
 EPOCHS = 10
 
@@ -19,7 +19,7 @@ EPOCHS = 10
 def seconds(data: Split, width: int, *, penalised: bool) -> float:
     """Return the processor time of an epoch."""
     options: dict[str, Any] = {"rows": len(data.y), "regression": data.regression, "seed": SEEDS[0]}
-    model = ours(width, recovered(STRENGTHS[1]), **options).set_params(epochs=EPOCHS)
+    model = ours(width, Setting(STRENGTHS[1]), **options).set_params(epochs=EPOCHS)
     if not penalised:
         plain = replace(model.training, noise=0.0, rebuild=0.0, penalty_every=1)
         model.set_params(lam=0.0, training=plain)
