@@ -11,7 +11,7 @@ import torch
 from benchmarks._protocol import SEEDS, Split, split_of
 from benchmarks._record import provenance, write
 from benchmarks.paper._matched import WIDTHS
-from benchmarks.paper.representation import STRENGTHS, ours
+from benchmarks.paper.representation import STRENGTHS, Setting, ours
 
 EPOCHS = 10
 
