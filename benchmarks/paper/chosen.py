@@ -33,21 +33,23 @@ from frhsic.datasets import paper_split
 
 FAST = ("MLP", "boosted", "forest")
 ROUNDS = 7
-FEW = 10_000  # rows: fewer have less noise
+FEW, MANY = 3_000, 15_000  # rows
 
 
 def first(name: str, gdp: float) -> Setting:
-    """Return where a search begins; squares of a small mean gap need a large weight."""
-    noise = 0.05 if len(dataset(name).y) > FEW else 0.02
+    """Return where a search begins: less noise and fewer steps where rows are few, more weight on a small gap."""
+    rows = len(dataset(name).y)
+    noise = 0.05 if rows > MANY else 0.02 if rows > FEW else 0.01
+    steps = 2_000 if rows > MANY else max(500, round(0.1 * rows))
     score = float(f"{0.2 * max(1.0, (0.06 / gdp) ** 2):.2g}")
-    return Setting(1.0, score, 0.2, noise, steps=2_000, schedule="cosine")
+    return Setting(1.0, score, 0.2, noise, steps, "cosine")
 
 
 def following(setting: Setting, pair: Pair, name: str, width: int) -> Setting:
     """Return the next setting of a search, from what the last one left."""
     lost = pair.free["performance"] - pair.own["performance"]
     price = lost / (pair.free["performance"] - pair.least(name))
-    aim = min(max(0.5 * (1.0 + price), 0.9), 1.5)
+    aim = min(max(0.5 * (1.0 + price), 0.9), 2.5)
     steps = {
         "z": pair.left("r2_max") / (aim * LEFT[width]),
         "score": (pair.left("gdp") / (aim * GDP_LEFT)) ** 2,
