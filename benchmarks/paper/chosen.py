@@ -32,12 +32,11 @@ from frhsic import GDP
 from frhsic.datasets import paper_split
 
 FAST = ("MLP", "boosted", "forest")
-ROUNDS = 7
 FEW, MANY = 3_000, 15_000  # rows
 
 
 def first(name: str, gdp: float) -> Setting:
-    """Return where a search begins: less noise and fewer steps where rows are few, more weight on a small gap."""
+    """Return where a search begins: few rows have less noise and fewer steps, a small gap more weight."""
     rows = len(dataset(name).y)
     noise = 0.05 if rows > MANY else 0.02 if rows > FEW else 0.01
     steps = 2_000 if rows > MANY else max(500, round(0.1 * rows))
@@ -95,6 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
     parser.add_argument("--fresh", action="store_true", help="forget what is there")
     parser.add_argument("--datasets", nargs="*", default=list(DATASETS), choices=DATASETS)
+    parser.add_argument("--rounds", type=int, default=7, help="settings that are tried")
     parser.add_argument("--widths", nargs="*", type=int, default=list(WIDTHS))
 
 
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> None:
     runs = opened(CHOSEN.name, fresh=arguments.fresh, quick=False)
     cells = [(name, width) for name in arguments.datasets for width in arguments.widths]
     last: dict[tuple[str, int], Setting | None] = dict.fromkeys(cells)
-    for number in range(ROUNDS + 1):  # the first is the network without a penalty
+    for number in range(arguments.rounds + 1):  # the first is the network without a penalty
         tasks = [
             {
                 "dataset": name,
