@@ -43,16 +43,6 @@ class Pair(NamedTuple):
         """Return the performance that counts as kept."""
         return least_performance(self.free["performance"], self.free["base"], regression=dataset == "crime")
 
-    def worst(self, dataset: str, width: int) -> float:
-        """Return the worst of R^2, GDP, performance and use, over what is asked: at most 1 if all are met."""
-        lost = self.free["performance"] - self.own["performance"]
-        return max(
-            self.left("r2_max") / LEFT[width],
-            self.left("gdp") / GDP_LEFT,
-            lost / (self.free["performance"] - self.least(dataset)),
-            100.0 * USE / max(self.left("use"), 1e-9),
-        )
-
     def lost(self, dataset: str) -> str:
         """Return what is not kept of performance and use."""
         kept = {

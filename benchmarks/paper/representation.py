@@ -37,7 +37,6 @@ from benchmarks.paper._matched import (
     OURS,
     R2_LOST,
     WIDTHS,
-    Pair,
     figure,
     least_performance,
     table,
@@ -50,7 +49,6 @@ from frhsic.dependence import BinnedMMD, RecoveredVariance
 from frhsic.inference.bounds import worst_case_head
 
 TABLE, HEADER = RESULTS / "representation.csv", RESULTS / "representation.json"
-CHOSEN = RESULTS / "chosen.json"
 BATCH = 2_048
 EPOCHS = 120
 USES = {"adult": ["hours-per-week", "education-num"]}
@@ -140,24 +138,12 @@ def uses_of(name: str) -> Array:
     return np.column_stack([pd.factorize(frame[one], sort=True)[0] for one in chosen]).astype(np.float64)
 
 
-@cache
-def chosen(name: str, width: int) -> tuple[Setting, Pair]:
-    """Return the setting that comes nearest to all that is asked, on training rows held out."""
-    runs = json.loads(CHOSEN.read_text())["runs"] if CHOSEN.exists() else []
-    found = [
-        (run["setting"], run["found"]) for run in runs if (run["dataset"], run["width"]) == (name, width)
-    ]
-    free = next((numbers for setting, numbers in found if setting is None), None)
-    pairs = [(Setting(**own), Pair(own["z"], numbers, free, 1)) for own, numbers in found if own and free]
-    if not pairs:
-        raise SystemExit(f"{CHOSEN.name} has no setting for {name}. Run python -m benchmarks chosen first.")
-    return min(pairs, key=lambda pair: pair[1].worst(name, width))
-
-
 def settings_of(name: str, method: str, width: int) -> list[Setting]:
     """Return the weights at which a method is judged; a method of the sweep has its lambda."""
     if method == "selected":
-        return [chosen(name, width)[0]]
+        from benchmarks.paper.chosen import chosen  # which trains by this module
+
+        return [chosen(name, width)]
     return [Setting(z) for z in (STRENGTHS if method == OURS else (lam_of(name, method),))]
 
 
