@@ -113,6 +113,20 @@ def test_the_bound_is_met_by_linear_gaussian_data():
         assert point["r2"] == pytest.approx(f.sum() ** 2 / (f @ f) / 3.0, abs=0.02)
 
 
+def test_a_score_of_labels_leaves_what_its_law_leaves():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40_000, 2))
+    s = x[:, 0] + x[:, 1] + rng.normal(size=40_000)
+    y = 1 * (x[:, 0] + rng.logistic(size=40_000) > 0)
+    half = slice(20_000), slice(20_000, None)
+    data = Split(*(one[half[0]] for one in (x, y, s)), *(one[half[1]] for one in (x, y, s)), regression=False)
+    for point in floors.points_of_labels(data, "linear"):
+        t = point["t"] / np.sqrt(3.0)  # log odds are x_0 - t (x_0 + x_1)
+        correlated = (1.0 - 2.0 * t) ** 2 / ((1.0 - t) ** 2 + t**2) / 3.0
+        assert point["decision"] == pytest.approx(2.0 / np.pi * correlated, abs=0.02)
+        assert point["r2"] == pytest.approx(correlated, abs=0.02)  # nearly linear in this range
+
+
 def test_judges_recover_what_is_there_and_nothing_else():
     rng = np.random.default_rng(0)
     s = rng.normal(size=3_000)
