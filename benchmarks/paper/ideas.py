@@ -62,6 +62,7 @@ class Idea:
     rebuild: float = 0.0  # of the share of the variance of X that a decoder misses
     knows_s: bool = False  # whether the decoder is given S
     alike: bool = False  # whether each column of X counts alike in it, not by its variance
+    falls: bool = False  # whether the learning rate does, to zero
     erase: bool = False
     functions: int = 0  # random functions of Z that are released in its place
 
@@ -105,7 +106,16 @@ IDEAS = {
         alike=True,
         means=0.4,
     ),
-    "chosen": Idea("all of it in the package, a penalty at one step of eight", measure="chosen"),
+    "falling learning rate": Idea(
+        "new random functions at each step keep the last steps moving",
+        noise=CHANNEL,
+        rebuild=0.5,
+        knows_s=True,
+        alike=True,
+        means=0.4,
+        falls=True,
+    ),
+    "chosen": Idea("all but the last in the package, a penalty at one step of eight", measure="chosen"),
 }
 
 
@@ -253,6 +263,8 @@ def train(rows: Rows, idea: Idea, width: int, strength: float, seed: int) -> Net
     for epoch in range(idea.epochs):
         ramp = min(1.0, 2.0 * (epoch + 1) / idea.epochs)
         factor = 5.0 * ramp * strength
+        if idea.falls:
+            optimiser.param_groups[0]["lr"] = 1.5e-3 * (1.0 + math.cos(math.pi * epoch / idea.epochs))
         for own in torch.randperm(n)[: n - n % batch].split(batch):
             z = net.represent(rows.x[own])
             logit = net.head(z)[:, 0]
