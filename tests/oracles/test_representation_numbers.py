@@ -81,6 +81,7 @@ def test_the_page_has_the_table_of_the_committed_rows():
     page = PAGE.read_text()
     assert table(rows) in page
     assert floors.table() in page
+    assert floors.table_of_labels() in page
 
 
 def test_of_all_scores_as_good_none_is_less_correlated_with_s():
@@ -120,7 +121,7 @@ def test_a_score_of_labels_leaves_what_its_law_leaves():
     y = 1 * (x[:, 0] + rng.logistic(size=40_000) > 0)
     half = slice(20_000), slice(20_000, None)
     data = Split(*(one[half[0]] for one in (x, y, s)), *(one[half[1]] for one in (x, y, s)), regression=False)
-    for point in floors.points_of_labels(data, "linear"):
+    for point in floors.points_of_labels(data, "linear")[:11]:
         t = point["t"] / np.sqrt(3.0)  # log odds are x_0 - t (x_0 + x_1)
         correlated = (1.0 - 2.0 * t) ** 2 / ((1.0 - t) ** 2 + t**2) / 3.0
         assert point["decision"] == pytest.approx(2.0 / np.pi * correlated, abs=0.02)
