@@ -4,8 +4,8 @@ Crime: of all functions f of X with a given correlation with Y, the one least co
 E[Y|X] - t E[S|X] for some t: both correlations are inner products with these two. A representation tells at
 least what its own score tells. The two regressions are estimated, so the bound is.
 
-Labels: the same line in log odds, against what is lost by the same regression. It bounds nothing: decisions alone
-keep the accuracy, and tell less of S than the probabilities that they are made of. Both are measured.
+Labels: the same line in log odds, against what is lost by the same regression. It bounds nothing: decisions
+alone keep the accuracy, and tell less of S than the probabilities that they are made of. Both are measured.
 """
 
 import argparse
