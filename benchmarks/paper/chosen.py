@@ -88,7 +88,8 @@ def work(task: Task) -> Task:
 
 def settings(runs: list[dict[str, Any]], name: str, width: int) -> list[Setting]:
     """Return the settings of a search as far as its runs go: the last one is still to be tried."""
-    own = [run for run in runs if (run["dataset"], run["width"]) == (name, width)]
+    cell = {"dataset": name, "width": width}
+    own = [run for run in runs if cell.items() <= run.items() and "fold" in run]  # others: of an older search
     free = {run["fold"]: run["found"] for run in own if run["setting"] is None}
     if not free:
         return []
