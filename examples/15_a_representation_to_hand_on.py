@@ -40,13 +40,14 @@ y = (X[:, 0] + X[:, 2] + X[:, 4] + X[:, 5] + rng.logistic(size=n) > 0).astype(in
 # has no scale; the Gaussian channel (``noise``) buries small directions for good; and ``rebuild`` keeps Z of
 # use for what it is not trained for.
 penalty = Penalty(RecoveredVariance(128, seed=None, exact_gradient=False))
-training = Training(noise=0.05, rebuild=0.3, clip=5.0, schedule="cosine")
 common = {"encoder": (50, 8), "random_state": 0}
 large = {"epochs": 100, "batch_size": 2_000, "learning_rate": 3e-3}
 models = {
     "no penalty": FRHSICClassifier(lam=0, epochs=30, **common),
     "HSIC of Z": FRHSICClassifier(lam=15.0, penalty=Penalty(HSIC()), epochs=30, **common),
-    "to hand on": FRHSICClassifier(lam=1.0, penalty=penalty, training=training, **large, **common),
+    "to hand on": FRHSICClassifier(
+        lam=1.0, penalty=penalty, training=Training(noise=0.05, rebuild=0.3, clip=5.0), **large, **common
+    ),
 }
 judges = {
     "linear": LinearRegression(),

@@ -37,7 +37,7 @@ def first(name: str, gdp: float) -> Setting:
     noise = 0.05 if rows > MANY else 0.02 if rows > FEW else 0.01
     steps = 2_000 if rows > MANY else max(500, round(0.1 * rows))
     score = float(f"{0.2 * max(1.0, (0.06 / gdp) ** 2):.2g}")
-    return Setting(0.7, score, 0.2, noise, steps, "cosine")
+    return Setting(0.7, score, 0.2, noise, steps)
 
 
 def following(setting: Setting, pair: Pair, name: str, width: int) -> Setting:

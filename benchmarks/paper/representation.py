@@ -11,7 +11,7 @@ import math
 import time
 from functools import cache
 from itertools import product
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -63,7 +63,6 @@ class Setting(NamedTuple):
     rebuild: float = 0.13
     noise: float = 0.05
     steps: int = 1_500  # at least
-    schedule: Literal["constant", "cosine"] = "constant"  # of the learning rate
 
 
 STRENGTHS = (0.25, 0.4, 0.6)  # the weights of the penalty on Z of ``recovered``
@@ -92,7 +91,6 @@ def ours(
         training=Training(
             scaling="minmax",
             clip=5.0,
-            schedule=setting.schedule,
             penalty_every=8,
             noise=setting.noise,
             rebuild=unit * setting.rebuild,
