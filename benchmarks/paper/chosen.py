@@ -31,9 +31,8 @@ FOLDS, ROUNDS, AVERAGED = 3, 9, 6
 MARGIN = 0.93  # of what is asked: test rows differ from held-out rows
 
 
-def first(name: str, gdp: float) -> Setting:
+def first(rows: int, gdp: float) -> Setting:
     """Return where a search begins: few rows have less noise and fewer steps, a small gap more weight."""
-    rows = len(dataset(name).y)
     noise = 0.05 if rows > MANY else 0.02 if rows > FEW else 0.01
     steps = 2_000 if rows > MANY else max(500, round(0.1 * rows))
     score = float(f"{0.2 * max(1.0, (0.06 / gdp) ** 2):.2g}")
@@ -78,6 +77,7 @@ def work(task: Task) -> Task:
     uses = uses_of(name)[rows]
     return {
         "found": {
+            "rows": len(whole.y) + len(whole.y_test),
             **performance_of(model, data),
             "r2_max": max(_judges.recovered(z, data.s, z_test, data.s_test, FAST).values()),
             "gdp": GDP(0.1)(torch.from_numpy(score), torch.from_numpy(data.s_test)).item(),
@@ -93,7 +93,7 @@ def settings(runs: list[dict[str, Any]], name: str, width: int) -> list[Setting]
     free = {run["fold"]: run["found"] for run in own if run["setting"] is None}
     if not free:
         return []
-    path = [first(name, free[0]["gdp"])]
+    path = [first(free[0]["rows"], free[0]["gdp"])]
     for number in range(ROUNDS):
         fold, setting = number % FOLDS, path[-1]
         key = {"fold": fold, "setting": setting._asdict()}

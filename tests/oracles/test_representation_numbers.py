@@ -58,7 +58,7 @@ def test_a_search_moves_each_weight_with_what_it_is_for_and_stays_where_all_is_m
 
 def test_a_search_ends_where_what_is_left_is_what_it_aims_at():
     runs = [{"dataset": "crime", "width": 8, "fold": fold, "setting": None} for fold in range(chosen.FOLDS)]
-    free = {"performance": 0.65, "base": 0.0, "use": 0.5, "r2_max": 0.8, "gdp": 0.1}
+    free = {"rows": 1_994, "performance": 0.65, "base": 0.0, "use": 0.5, "r2_max": 0.8, "gdp": 0.1}
     runs = [run | {"found": free} for run in runs]
     for number in range(chosen.ROUNDS):
         setting = chosen.settings(runs, "crime", 8)[-1]
