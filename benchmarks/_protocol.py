@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ class Data:
         return (self.s - self.s.min()) / (self.s.max() - self.s.min())
 
 
+@cache
 def dataset(name: str) -> Data:
     """Return a dataset under the published choice of rows and columns.
 

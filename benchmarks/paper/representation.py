@@ -240,10 +240,10 @@ def run(arguments: argparse.Namespace) -> None:
             ]
             tasks += [((name, method, width, repeat), own)] if own else []
         header = provenance(seeds=SEEDS, threads_each=1, workers=arguments.workers)
+        HEADER.write_text(json.dumps(header, indent=1) + "\n")
         for found in spread(tasks, worked, cost=_cost, workers=arguments.workers):
             rows += found
             write(rows)
-            HEADER.write_text(json.dumps(header, indent=1) + "\n")
     text = table(rows)
     print(text)
     write_section("evidence/representation.md", "representation", text, HEADER.name, rows)
