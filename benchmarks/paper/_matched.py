@@ -43,6 +43,16 @@ class Pair(NamedTuple):
         """Return the performance that counts as kept."""
         return least_performance(self.free["performance"], self.free["base"], regression=dataset == "crime")
 
+    def worst(self, dataset: str, width: int) -> float:
+        """Return the worst of R^2, GDP, performance and use, over what is asked: at most 1 if all are met."""
+        lost = self.free["performance"] - self.own["performance"]
+        return max(
+            self.left("r2_max") / LEFT[width],
+            self.left("gdp") / GDP_LEFT,
+            lost / (self.free["performance"] - self.least(dataset)),
+            100.0 * USE / max(self.left("use"), 1e-9),
+        )
+
     def lost(self, dataset: str) -> str:
         """Return what is not kept of performance and use."""
         kept = {
@@ -92,6 +102,32 @@ def table(rows: list[dict[str, Any]]) -> str:
     header = ["data", "width", "method", "weight", "splits", "performance"]
     shares = ["R^2 left", "GDP left", "gap left", "use kept", "not kept"]
     return markdown([*header, *shares], lines, left=(0, 2, 10))
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Return what ours leave, and the method of the sweep that leaves least of S and keeps both."""
+    found, lines = pairs(rows), []
+    for name in DATASETS:
+        for width in WIDTHS:
+            best = {
+                method: matched(name, own)
+                for method in METHODS[1:]
+                if (own := found.get((name, width, method)))
+            }
+            of_sweep = {one: pair for one, pair in best.items() if one in CONTENDERS and not pair.lost(name)}
+            least = min(of_sweep, key=lambda one: of_sweep[one].left("r2_max"), default="")
+            ours = [_left(best[one], name) if one in best else "" for one in (OURS, "selected")]
+            lines.append(
+                [name, str(width), *ours, _left(best[least], name) if least else "none keeps", least]
+            )
+    return markdown(["data", "width", OURS, "selected", "of the sweep", "which"], lines, left=(0, 5))
+
+
+def _left(pair: Pair, name: str) -> str:
+    """Return R^2, GDP and use left, or what is not kept beside them."""
+    numbers = " / ".join(f"{pair.left(key):.0f} %" for key in ("r2_max", "gdp", "use"))
+    lost = pair.lost(name)
+    return f"{numbers} (lost: {lost})" if lost else numbers
 
 
 def figure(rows: list[dict[str, Any]]) -> None:

@@ -39,6 +39,7 @@ from benchmarks.paper._matched import (
     WIDTHS,
     figure,
     least_performance,
+    summary,
     table,
 )
 from benchmarks.paper._methods import CONTENDERS
@@ -247,6 +248,7 @@ def run(arguments: argparse.Namespace) -> None:
     text = table(rows)
     print(text)
     write_section("evidence/representation.md", "representation", text, HEADER.name, rows)
+    write_section("evidence/representation.md", "summary", summary(rows), HEADER.name, rows)
     figure(rows)
 
 

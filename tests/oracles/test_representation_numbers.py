@@ -8,8 +8,7 @@ import pytest
 from benchmarks._protocol import Split
 from benchmarks._record import read_rows
 from benchmarks.paper import _judges, chosen, floors, representation
-from benchmarks.paper._matched import NUMBERS, OURS, Pair, least_performance, matched, pairs, table
-from benchmarks.paper.representation import Setting
+from benchmarks.paper._matched import NUMBERS, OURS, Pair, least_performance, matched, pairs, summary, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "representation.md"
 
@@ -40,39 +39,30 @@ def test_the_strongest_penalty_that_keeps_performance_and_use_is_shown():
     assert matched("adult", [wrong, of_no_use]) is wrong
 
 
-def test_a_search_moves_each_weight_with_what_it_is_for_and_stays_where_all_is_met():
+def test_of_the_sweep_the_least_r2_of_those_that_keep_both_is_shown():
+    rows = [row("Unfair", 0, performance=0.85, base=0.75, use=0.5, r2_max=0.4, gdp=0.1)]
+    kept = {"performance": 0.85, "base": 0.75, "use": 0.5, "gdp": 0.05}
+    rows += [row(OURS, 0, 0.4, **kept | {"use": 0.3}, r2_max=0.1)]
+    rows += [row("FREM", 0, 1.0, **kept, r2_max=0.3), row("dCor", 0, 1.0, **kept, r2_max=0.2)]
+    rows += [row("ADV", 0, 1.0, **kept | {"performance": 0.8}, r2_max=0.0)]
+    first = summary(rows).splitlines()[2]
+    assert first == "| adult | 8 | 25 % / 50 % / 60 % (lost: use) |  | 50 % / 50 % / 100 % | dCor |"
+
+
+def test_the_worst_of_four_is_at_most_one_where_all_is_met():
     free = {"performance": 0.85, "base": 0.75, "use": 0.5, "r2_max": 0.4, "gdp": 0.1}
-    met = {"performance": 0.846, "use": 0.4 / chosen.MARGIN, "r2_max": 0.14, "gdp": 0.06}
-    met |= {name: 0.9 * chosen.MARGIN * met[name] for name in ("r2_max", "gdp")}
-    start = Setting(1.0, 1.0, 1.0)
-
-    def moved(**other):
-        return chosen.following(start, Pair(1.0, met | other, free, 1), "adult", 8)[:3]
-
-    assert moved() == (1.0, 1.0, 1.0)
-    assert moved(r2_max=0.2) == (1.7, 1.0, 1.0)
-    assert moved(gdp=0.04) == (1.0, 0.71, 1.0)
-    assert moved(use=0.4) == (1.0, 1.0, 1.2)
-    assert moved(performance=0.84) == (0.6, 0.46, 1.0)  # twice what may be lost
+    met = {"performance": 0.845, "use": 0.4, "r2_max": 0.14, "gdp": 0.06}
+    assert Pair(0.1, met, free, 1).worst("adult", 8) == pytest.approx(1.0)
+    for name, value in {"performance": 0.84, "use": 0.2, "r2_max": 0.28, "gdp": 0.12}.items():
+        assert Pair(0.1, met | {name: value}, free, 1).worst("adult", 8) == pytest.approx(2.0)
+    assert Pair(0.1, met | {"r2_max": 0.4}, free, 1).worst("adult", 50) == pytest.approx(2.0)
 
 
-def test_a_search_ends_where_what_is_left_is_what_it_aims_at():
-    runs = [{"dataset": "crime", "width": 8, "fold": fold, "setting": None} for fold in range(chosen.FOLDS)]
-    free = {"rows": 1_994, "performance": 0.65, "base": 0.0, "use": 0.5, "r2_max": 0.8, "gdp": 0.1}
-    runs = [run | {"found": free} for run in runs]
-    for number in range(chosen.ROUNDS):
-        setting = chosen.settings(runs, "crime", 8)[-1]
-        found = free | {"r2_max": 0.5 / (1.0 + setting.z)}  # falls with its weight, nothing else does
-        cell = {"dataset": "crime", "width": 8, "fold": number % chosen.FOLDS, "setting": setting._asdict()}
-        runs.append(cell | {"found": found})
-    path = chosen.settings(runs, "crime", 8)
-    assert len(path) == chosen.ROUNDS + 1
-    assert 0.5 / (1.0 + path[-1].z) == pytest.approx(0.9 * chosen.MARGIN * 0.35 * 0.8, rel=0.05)
-
-
-def test_what_is_chosen_is_a_geometric_mean():
-    path = [Setting(0.5, 0.1, 0.2, 0.02, 500), Setting(2.0, 0.4, 0.2, 0.02, 500)]
-    assert chosen.averaged(path) == Setting(1.0, 0.2, 0.2, 0.02, 500)
+def test_rows_of_selected_have_the_weights_that_were_chosen():
+    rows = [row for row in read_rows(representation.TABLE) if row["method"] == "selected"]
+    assert len(rows) == 50
+    for row in rows:
+        assert float(row["strength"]) == chosen.chosen(row["dataset"], int(row["width"])).z
 
 
 def test_the_page_has_the_table_of_the_committed_rows():
@@ -80,6 +70,7 @@ def test_the_page_has_the_table_of_the_committed_rows():
     assert {row["method"] for row in rows} <= set(representation.METHODS)
     page = PAGE.read_text()
     assert table(rows) in page
+    assert summary(rows) in page
     assert floors.table() in page
     assert floors.table_of_labels() in page
 
