@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numbers
+from typing import TypeGuard
+
 
 class ArgumentError(ValueError):
     """An argument that cannot be used.
@@ -23,6 +26,11 @@ class ArgumentError(ValueError):
 
     def __reduce__(self) -> tuple[type[ArgumentError], tuple[str, str, str, str]]:
         return type(self), (self.argument, self.must, self.got, self.fix)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a real number, of NumPy too; a boolean is none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def check_confidence_level(confidence_level: float) -> None:

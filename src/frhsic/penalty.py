@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, is_number
 from frhsic._text import list_names
 from frhsic.data import Kind, Label, Sensitive, check_length, split_labels
 from frhsic.dependence import HSIC, Dependence
@@ -181,9 +181,9 @@ class _Penalty(nn.Module, ABC):
         return _sum([*self.pairs, *other.pairs])
 
     def __mul__(self, factor: float) -> PenaltySum:
-        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+        if not is_number(factor):
             return NotImplemented
-        return _sum([(factor * own, term) for own, term in self.pairs])
+        return _sum([(float(factor) * own, term) for own, term in self.pairs])
 
     __rmul__ = __mul__
 

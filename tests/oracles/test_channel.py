@@ -138,6 +138,21 @@ def test_wrong_options_are_refused(field, value):
         Training(**{field: value})
 
 
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    X, y, s = table()
+    models = []
+    for kind in (float, np.float32):
+        penalty = kind(0.5) * Penalty(RecoveredVariance(4))
+        training = Training(noise=kind(0.25), rebuild=kind(0.5), clip=kind(1.0), limit_fraction=kind(0.25))
+        options = {"penalty": penalty, "training": training, "encoder": (3,), "epochs": 2, "random_state": 0}
+        models.append(FRHSICClassifier(lam=1.0, **options).fit(X, y, sensitive_features=s))
+    save(models[1], tmp_path / "model.frhsic")
+    models.append(load(tmp_path / "model.frhsic"))
+    z = [model.transform(X) for model in models]
+    np.testing.assert_array_equal(z[0], z[1])
+    np.testing.assert_array_equal(z[0], z[2])
+
+
 # -- the rebuilding of X -----------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, is_number
 from frhsic.boosting._backends import Data, Floats, Name, Settings, find_backend
 from frhsic.boosting._training import Boosted, Parts, boost, boost_plain, read_penalty
 from frhsic.data import check_aligned, take_rows, to_generator, to_vector, to_weights
@@ -35,7 +35,6 @@ from frhsic.estimators.inputs import (
     Inputs,
     check_constraint,
     hold_out,
-    is_number,
     make_rows,
     read_class_weights,
     read_classes,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, is_number
 from frhsic.engine.limits import Limits
 from frhsic.penalty import Penalty, PenaltySum
 
@@ -105,18 +105,18 @@ class Training:
         _check_choice("last_batch", self.last_batch, ("merge", "keep"))
         _check_choice("scaling", self.scaling, ("standard", "minmax", "none"))
         clip: Any = self.clip
-        if clip is not None and not (isinstance(clip, (int, float)) and 0 < clip < math.inf):
+        if clip is not None and not (is_number(clip) and 0 < clip < math.inf):
             raise ArgumentError("clip", "be a positive number or None", repr(clip), "Try 1.0.")
         if not 0 < self.validation_fraction < 1:
             got = repr(self.validation_fraction)
             raise ArgumentError("validation_fraction", "lie between 0 and 1", got, "Try 0.1.")
         part: Any = self.limit_fraction
-        if part != "auto" and not (isinstance(part, (int, float)) and 0 <= part < 1):
+        if part != "auto" and not (is_number(part) and 0 <= part < 1):
             raise ArgumentError(
                 "limit_fraction", "be 'auto' or at least 0 and below 1", repr(part), "Try 0.2."
             )
         for name, value in (("noise", self.noise), ("rebuild", self.rebuild)):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            if not (is_number(value) and 0 <= value < math.inf):
                 raise ArgumentError(name, "be a number of at least 0", repr(value), "Leave it out for none.")
         check_whole("patience", self.patience, 10)
         check_whole("checkpoint_every", self.checkpoint_every, 10)

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, is_number
 from frhsic.engine.nets import check_layers
 from frhsic.engine.options import Training, check_whole
 from frhsic.engine.rows import MIN_BATCH
-from frhsic.estimators.inputs import check_constraint, is_number
+from frhsic.estimators.inputs import check_constraint
 from frhsic.penalty import Penalty, PenaltySum
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -19,7 +18,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, is_number
 from frhsic.data import Label, Sensitive, check_length, split_labels, to_matrix, to_sensitive, to_weights
 from frhsic.engine.budget import BUDGET
 from frhsic.engine.limits import Key, read_limit, write_limit
@@ -79,11 +78,6 @@ def list_settings(
         given = [{"lam": 0.0}, *({"budget": budget} for budget in budgets or ())]
         given += [{"limit": limit} for limit in limits or ()]
     return [{"lam": None, "budget": None, "limit": None} | one for one in given]
-
-
-def is_number(value: object) -> bool:
-    """Return whether a value is a real number; a boolean is none."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

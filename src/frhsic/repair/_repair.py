@@ -14,12 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, is_number
 from frhsic.data import Sensitive, check_aligned, to_generator, to_sensitive, to_vector, to_weights
 from frhsic.dependence import GDP, ScoreGap
 from frhsic.engine.limits import Key, Limits, Meter, read_limit, write_limit
 from frhsic.engine.rows import Rows
-from frhsic.estimators.inputs import is_number
 from frhsic.inference import Interval, confidence_interval
 from frhsic.numerics._threads import one_thread
 from frhsic.repair._map import RepairMap, count, make_map
