@@ -45,7 +45,7 @@ OTHERS = {
     "limits": "paper.limits",
     "ideas": "paper.ideas",
     "chosen": "paper.chosen",
-    "floors": "paper.floors",
+    "scores": "paper.scores",
     "representation": "paper.representation",
     "trees": "paper.trees",
     "path": "speed.path",

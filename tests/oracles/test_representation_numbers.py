@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks._protocol import Split
 from benchmarks._record import read_rows
-from benchmarks.paper import _judges, chosen, floors, representation
+from benchmarks.paper import _judges, chosen, representation, scores
 from benchmarks.paper._matched import NUMBERS, OURS, Pair, least_performance, matched, pairs, summary, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "representation.md"
@@ -71,8 +71,8 @@ def test_the_page_has_the_table_of_the_committed_rows():
     page = PAGE.read_text()
     assert table(rows) in page
     assert summary(rows) in page
-    assert floors.table() in page
-    assert floors.table_of_labels() in page
+    assert scores.table() in page
+    assert scores.table_of_labels() in page
 
 
 def test_of_all_scores_as_good_none_is_less_correlated_with_s():
@@ -99,7 +99,7 @@ def test_the_bound_is_met_by_linear_gaussian_data():
     s = x[:, 0] + x[:, 1] + rng.normal(size=40_000)
     half = slice(20_000), slice(20_000, None)
     data = Split(*(one[half[0]] for one in (x, y, s)), *(one[half[1]] for one in (x, y, s)), regression=True)
-    for point in floors.points(data, "linear"):
+    for point in scores.points(data, "linear"):
         f = np.array([1.0 - point["t"], -point["t"]])  # E[Y|X] - t E[S|X]
         assert point["performance"] == pytest.approx(f[0] ** 2 / (f @ f) / 2.0, abs=0.02)
         assert point["r2"] == pytest.approx(f.sum() ** 2 / (f @ f) / 3.0, abs=0.02)
@@ -112,7 +112,7 @@ def test_a_score_of_labels_leaves_what_its_law_leaves():
     y = 1 * (x[:, 0] + rng.logistic(size=40_000) > 0)
     half = slice(20_000), slice(20_000, None)
     data = Split(*(one[half[0]] for one in (x, y, s)), *(one[half[1]] for one in (x, y, s)), regression=False)
-    for point in floors.points_of_labels(data, "linear")[:11]:
+    for point in scores.points_of_labels(data, "linear")[:11]:
         t = point["t"] / np.sqrt(3.0)  # log odds are x_0 - t (x_0 + x_1)
         correlated = (1.0 - 2.0 * t) ** 2 / ((1.0 - t) ** 2 + t**2) / 3.0
         assert point["decision"] == pytest.approx(2.0 / np.pi * correlated, abs=0.02)
