@@ -15,9 +15,9 @@ OURS = "recovered"
 METHODS = ("Unfair", OURS, "selected", *list(CONTENDERS)[1:])
 LEFT, GDP_LEFT = {8: 35.0, 50: 50.0}, 60.0  # per cent of R^2 and GDP that were to be left at most
 ACCURACY, ABOVE_BASE, R2_LOST, USE = 0.99, 0.95, 0.02, 0.8
-SHOWN = ("r2_max", "gdp", "gap", "use")
+SHOWN = ("r2_max", "gdp", "gap", "gap_heads", "use")
 CELL = ("dataset", "method", "width", "split")
-NUMBERS = ("performance", "base", *SHOWN, "information", "gap_heads", "worst_head")
+NUMBERS = ("performance", "base", *SHOWN, "information", "worst_head")
 
 
 def least_performance(free: float, base: float, *, regression: bool) -> float:
@@ -100,8 +100,8 @@ def table(rows: list[dict[str, Any]]) -> str:
                 start = [name, str(width), method, f"{pair.strength:g}", str(pair.splits)]
                 lines.append([*start, f"{pair.own['performance']:.4f}", *cells, pair.lost(name)])
     header = ["data", "width", "method", "weight", "splits", "performance"]
-    shares = ["R^2 left", "GDP left", "gap left", "use kept", "not kept"]
-    return markdown([*header, *shares], lines, left=(0, 2, 10))
+    shares = ["R^2 left", "GDP left", "gap left", "of new heads", "use kept", "not kept"]
+    return markdown([*header, *shares], lines, left=(0, 2, 11))
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
