@@ -73,6 +73,14 @@ class Idea:
 
 
 CHANNEL = 0.05
+MEANS = Idea(
+    "a mean gap costs less accuracy than all of the score",
+    noise=CHANNEL,
+    rebuild=0.5,
+    knows_s=True,
+    alike=True,
+    means=0.4,
+)
 IDEAS = {
     "HSIC": Idea("the paper's, on whitened Z", measure="HSIC"),
     "recovered": Idea("penalise what a regression recovers on rows left out"),
@@ -103,39 +111,18 @@ IDEAS = {
     "and the probability": Idea(
         "the head that is trained along", noise=CHANNEL, rebuild=0.5, knows_s=True, alike=True, score=0.2
     ),
-    "and its means": Idea(
-        "a mean gap costs less accuracy than all of the score",
-        noise=CHANNEL,
-        rebuild=0.5,
-        knows_s=True,
-        alike=True,
-        means=0.4,
+    "and its means": MEANS,
+    "falling learning rate": replace(
+        MEANS, reason="new random functions at each step keep the last steps moving", falls=True
     ),
-    "falling learning rate": Idea(
-        "new random functions at each step keep the last steps moving",
-        noise=CHANNEL,
-        rebuild=0.5,
-        knows_s=True,
-        alike=True,
-        means=0.4,
-        falls=True,
-    ),
-    "expected S": Idea(
-        "given X, S says more than in one row: less noise in the regression on Z, with the same limit",
-        noise=CHANNEL,
-        rebuild=0.5,
-        knows_s=True,
-        alike=True,
-        means=0.4,
+    "expected S": replace(
+        MEANS,
+        reason="given X, S says more than in one row: less noise in the regression on Z, with the same limit",
         expected_s=0.7,
     ),
-    "expected labels": Idea(
-        "boosted trees know more of y than its rows do: accuracy to spend",
-        noise=CHANNEL,
-        rebuild=0.5,
-        knows_s=True,
-        alike=True,
-        means=0.4,
+    "expected labels": replace(
+        MEANS,
+        reason="boosted trees know more of y than its rows do: accuracy to spend",
         expected_y=1.0,
     ),
     "chosen": Idea(

@@ -48,6 +48,11 @@ def explained(y: Array, predicted: NDArray[Any], mean: float) -> float:
     return 1.0 - float(np.mean((y - predicted) ** 2) / np.mean((y - mean) ** 2))
 
 
+def gdp_of(score: NDArray[Any], s: Array) -> float:
+    """Return the GDP of a score."""
+    return float(GDP(0.1)(torch.from_numpy(score), torch.from_numpy(s)))
+
+
 def points(data: Split, kind: str) -> list[dict[str, float]]:
     """Return R^2 of Y and of S, and GDP, of E[Y|X] - t E[S|X], for each t."""
     targets, model = (data.y, data.s), KINDS[kind]
@@ -61,7 +66,7 @@ def points(data: Split, kind: str) -> list[dict[str, float]]:
                 "t": float(t),
                 "performance": explained(data.y_test, score, data.y.mean()),
                 "r2": explained(data.s_test, of_s, data.s.mean()),
-                "gdp": float(GDP(0.1)(torch.from_numpy(score), torch.from_numpy(data.s_test))),
+                "gdp": gdp_of(score, data.s_test),
             }
         )
     return found
@@ -75,10 +80,6 @@ def points_of_labels(data: Split, kind: str) -> list[dict[str, float]]:
     s = cross_val_predict(of_s, data.x, data.s, cv=5)
     s_test = of_s.fit(data.x, data.s).predict(data.x_test)
     mean, sd = data.s.mean(), data.s.std()
-
-    def gap_of(score: NDArray[Any]) -> float:
-        return float(GDP(0.1)(torch.from_numpy(score), torch.from_numpy(data.s_test)))
-
     found = []
     for t in np.arange(0.0, 2.01, 0.1):
         odds, odds_test = (
@@ -92,8 +93,8 @@ def points_of_labels(data: Split, kind: str) -> list[dict[str, float]]:
                 "performance": float(np.mean((odds_test > 0) == data.y_test)),
                 "base": float(np.mean(data.y_test == (data.y.mean() > 0.5))),
                 **{key: explained(data.s_test, line(data.s, *both), mean) for key, both in of.items()},
-                "gdp": gap_of(expit(odds_test)),
-                "halved": gap_of(expit(0.5 * odds_test)),
+                "gdp": gdp_of(expit(odds_test), data.s_test),
+                "halved": gdp_of(expit(0.5 * odds_test), data.s_test),
             }
         )
     return found

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, is_number
 from frhsic._text import number
 from frhsic.auditing._measures import MEASURES, Estimate
 from frhsic.inference import Interval, Result
@@ -69,7 +68,7 @@ def read_limits(limits: Mapping[str, Any] | None) -> dict[str, float]:
         if name not in known:
             must = f"name measures among {', '.join(known)}"
             raise ArgumentError("limits", must, repr(str(name)[:40]), "Pass {'gap': 0.05}, say.")
-        if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= 0.0:
+        if not (is_number(value) and float(value) >= 0.0):
             must = f"have a number of at least 0 for {name}"
             raise ArgumentError("limits", must, repr(value)[:40], "Pass {'gap': 0.05}, say.")
         found[name] = float(value)
