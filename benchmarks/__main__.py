@@ -48,6 +48,7 @@ OTHERS = {
     "scores": "paper.scores",
     "representation": "paper.representation",
     "trees": "paper.trees",
+    "stopping": "paper.stopping",
     "path": "speed.path",
     "epoch": "speed.epoch",
     "baselines": "paper.baselines",

@@ -24,6 +24,7 @@ from frhsic.boosting import (
     lightgbm_objective,
     xgboost_objective,
 )
+from frhsic.boosting._training import EarlyStop
 from frhsic.data import to_sensitive
 from frhsic.dependence import Adversary, DistanceCovariance, ScoreGap
 from frhsic.kernels import Delta, Gaussian, Linear
@@ -288,6 +289,44 @@ def test_early_stopping_keeps_a_round_within_the_limit(backend):
     assert found.reached_[0].held_out <= 1.1 * 0.05
     rounds = found.booster_.num_trees() if backend == "lightgbm" else found.booster_.num_boosted_rounds()
     assert rounds == found.n_iter_ + (backend == "lightgbm")  # and the constant that it begins with
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_early_stopping_does_not_keep_the_constant_that_boosting_begins_with(backend):
+    def rare(n, seed):
+        X, _, s = sample(n, seed)
+        return X, (X[:, 0] + X[:, 1] + 0.7 * np.random.default_rng(seed).normal(size=n) > 1.3).astype(int), s
+
+    options = {"backend": backend, "limit": {"gap": 0.08}, "n_estimators": 100, "data": rare(3_000, 0)}
+    stopped, whole = fitted(**options, early_stopping=True), fitted(**options, validation_fraction=0.2)
+    X, y, _ = rare(5_000, 2)
+    assert stopped.n_iter_ > 10  # after 5 rounds nothing had violated the limit
+    assert stopped.score(X, y) > whole.score(X, y) - 0.01
+    assert stopped.reached_[0].held_out <= 1.05 * 0.08
+
+
+@pytest.mark.parametrize(
+    ("ratios", "kept"),
+    [
+        ([0.1, 0.5, 0.9, 1.0, 1.0], 5),  # never violated: all count
+        ([0.1, 0.9, 1.5, 1.2, 1.0], 5),  # those before the first violation do not
+        ([0.1, 0.9, 1.5, 1.2, 1.1], None),  # none was within the limit since
+    ],
+)
+def test_rounds_before_the_first_violation_do_not_count(ratios, kept):
+    stop = EarlyStop()
+    for made, ratio in enumerate(ratios, start=1):
+        stop.judge(made, 1.0 - 0.1 * made, ratio)
+    assert (None if stop.best is None else stop.best[1]) == kept
+
+
+def test_rounds_that_descend_to_the_limit_from_far_below_do_not_end_the_training():
+    near, far = EarlyStop(), EarlyStop()
+    for made in range(1, 100):
+        near.judge(made, 0.5 if made < 3 else 0.6, 1.5 if made < 2 else 1.0)
+        far.judge(made, 0.5 if made < 3 else 0.6, 1.5 if made < 2 else 0.9)
+    assert (near.stopped, far.stopped) == (True, False)
+    assert near.best == far.best == (0.5, 2)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -25,6 +25,7 @@ _LEAST_WIDTH: Final = 0.3  # of a kernel on the score, in standard deviations of
 _AIM: Final = 0.95  # of a limit: rows that steer are no longer quite held out
 _FRESH: Final = 4  # measurements of a limit between two of what chance adds to it
 PATIENCE: Final = 30  # rounds without a better one, after which early stopping ends
+_SLACK: Final = 0.95  # of a limit: below, rounds are not counted for it
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,17 +51,30 @@ class Boosted:
 
 
 class EarlyStop:
-    """Remembers the round with the least loss on held-out rows among those within the limit."""
+    """Remembers the round with the least loss on held-out rows among those within the limit.
+
+    Boosting begins with a constant prediction, which is within any limit. Its first rounds are kept only if
+    no later one is above the limit: from the first violation on, only rounds after it count.
+    """
 
     def __init__(self) -> None:
         self.best: tuple[float, int] | None = None
         self.stopped = False
+        self._violated = False
+        self._judged = 0  # the rounds when it was last asked
+        self._waited = 0  # rounds without a better one
 
-    def judge(self, rounds: int, loss: float, *, feasible: bool) -> None:
-        """Take what was found after so many rounds."""
-        if feasible and (self.best is None or loss < self.best[0]):
-            self.best = (loss, rounds)
-        self.stopped = self.best is not None and rounds - self.best[1] >= PATIENCE
+    def judge(self, rounds: int, loss: float, ratio: float | None = None) -> None:
+        """Take what was found after so many rounds: the loss, and what is limited over its limit."""
+        if ratio is not None and ratio > FEASIBLE and not self._violated:
+            self._violated, self.best = True, None
+        since, self._judged = rounds - self._judged, rounds
+        if (ratio is None or ratio <= FEASIBLE) and (self.best is None or loss < self.best[0]):
+            self.best, self._waited = (loss, rounds), 0
+        # Far below a limit that was violated the weight of the penalty still falls, and the loss with it.
+        elif not (self._violated and ratio is not None and ratio < _SLACK):
+            self._waited += since
+        self.stopped = self.best is not None and self._waited >= PATIENCE
 
 
 def read_penalty(
@@ -133,7 +147,7 @@ def boost_plain(backend: Backend, parts: Parts, *, early_stopping: bool) -> Boos
 
         def after(made: int, other: Floats | None) -> bool:
             assert other is not None  # noqa: S101
-            stop.judge(made, held.mean(loss.read(other)), feasible=True)
+            stop.judge(made, held.mean(loss.read(other)))
             return stop.stopped
 
         grown = backend.train(step, after)
@@ -165,10 +179,8 @@ def boost(
             return
         if meter is not None and rounds % EVERY:  # a limit is measured in other rounds
             return
-        last = objective.last
         penalised = constraint.lam * value if constraint.lam is not None else 0.0
-        feasible = last is None or last <= FEASIBLE
-        stop.judge(rounds, held_loss.mean(other) + penalised, feasible=feasible)
+        stop.judge(rounds, held_loss.mean(other) + penalised, objective.last)
 
     with Progress("boosting", settings.rounds) as bar:
 
