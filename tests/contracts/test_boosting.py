@@ -330,6 +330,12 @@ def test_rounds_that_descend_to_the_limit_from_far_below_do_not_end_the_training
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_few_rounds_keep_a_limit_though_the_first_are_far_below_it(backend):
+    found = fitted(backend=backend, data=sample(4_000), limit={"gap": 0.1}, n_estimators=40)
+    assert found.reached_[0].judged <= 1.05 * 0.1  # 1.64 times it where the multiplier had to rise again
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_early_stopping_needs_no_penalty(backend):
     X, y, _ = sample(2_000)
     rng = np.random.default_rng(0)

@@ -318,6 +318,7 @@ class Objective:
         self.last: float | None = None
         """The last ratio of what was measured to what is allowed."""
         self._smooth = 0.0  # the logarithm of the ratio, over the last rounds
+        self._violated = False
         self._curvature = 0.0
         self.history: list[Round] = []
 
@@ -353,6 +354,10 @@ class Objective:
         elif rounds % EVERY == 0:
             self.last = self.ratio(raw, held)
         assert self.last is not None  # noqa: S101
+        if self.last > 1.0 and not self._violated:
+            # The first rounds predict nearly a constant: that they are within the limit lowered the multiplier.
+            self._violated, self._smooth = True, 0.0
+            self._multipliers.restart()
         if rounds % _MOVES == 0:
             # A round can overshoot, and a weight that answers to it at once would overshoot the other way.
             now = math.log(min(max(self.last, 0.1), 10.0))

@@ -94,6 +94,10 @@ class Multipliers:
         self.weights = torch.where(self.constrained, self.mu * r, 0.0)
         self.factors = (self.weights / self.unit).to(self.factors)
 
+    def restart(self) -> None:
+        """Raise multipliers that have fallen below their beginning to it."""
+        self.mu = self.mu.clamp(min=_FIRST)
+
     @property
     def values(self) -> list[float]:
         """The weight of each constraint, zero for the unconstrained net."""
