@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -149,6 +150,22 @@ def test_what_is_left_of_both_sides_meets_the_condition(n):
     assert float(left_z.max() * left_s.max()) <= LARGEST * n * (1 + 1e-12)
     even = torch.ones(n, dtype=torch.float64)
     assert large_units(even, even, n) == (float("inf"), float("inf"))
+
+
+@pytest.mark.parametrize("n", [6_000, 60_000])
+def test_what_rounding_leaves_of_a_sum_is_not_drawn(n):
+    """PyTorch 2.6 adds up 6,000 equal terms with a relative error of 2.4e-12: ties were broken by it."""
+    sides = []
+    for start in (0, 17):
+        features = torch.zeros((n, 1), dtype=torch.float64)
+        features[start : start + 18] = 1.0
+        side = PairingSide.of(features, (1,))
+        sides.append(replace(side, gram=side.gram * (1.0 + 2.4e-12 * n / 6_000)))
+    pairing = Pairing(*sides)
+    assert 0 < pairing.n_large < n
+    assert 0 in (pairing.root_z.shape[1], pairing.root_s.shape[1])
+    (draws,) = pairing.draw(200, seeded())
+    assert len((draws * 1e10).round().unique()) == len((draws * 1e3).round().unique())
 
 
 @pytest.mark.parametrize("n", [6_000, 60_000])
