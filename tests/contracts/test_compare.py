@@ -573,3 +573,70 @@ def test_names_are_escaped_in_the_terminal(folder, capsys):
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\\x1b[31m[bold]risk[/bold] old" in out
+
+
+# ---- scores that are not alike -----------------------------------------------------------------------------
+
+
+def table_of(seed, change=lambda score: score, n=600):
+    z, age = rows_of(n, seed, 0.8)
+    return {"scores": change(z), "sensitive_features": {"age": age.astype(float)}}
+
+
+def records_of(*tables):
+    return [audit(**table, thresholds=[0.5], random_state=0).to_dict() for table in tables]
+
+
+@pytest.mark.parametrize(
+    ("change", "differ"),
+    [
+        (lambda z: 100.0 * z, True),
+        (lambda z: z + 0.5, True),  # beyond one: no probability
+        (lambda z: 0.4 + 0.2 * z, True),
+        (lambda z: z**1.2, False),
+    ],
+    ids=["percent", "beyond one", "shrunk", "alike"],
+)
+def test_scores_on_other_scales_are_named_first(change, differ):
+    found = compare(*records_of(table_of(0), table_of(1, change)))
+    assert (found.scale_change is not None) == differ
+    assert str(found).startswith("The two scores are on different scales") == differ
+    assert found.rank_change is None
+
+
+@pytest.mark.parametrize("rows", ["records alone", "the same rows", "other rows"])
+def test_a_score_that_is_turned_around_is_named_first(rows):
+    old = table_of(0)
+    new = table_of(1 if rows == "other rows" else 0, lambda z: 1.0 - z)
+    arguments = {} if rows == "records alone" else {"old_rows": old, "new_rows": new}
+    found = compare(*records_of(old, new), **arguments)
+    assert "one minus the old one" in found.rank_change
+    assert str(found).startswith(("The new score ranks", "Along age"))
+    # Unrelated scores are not said to be turned around.
+    noise = table_of(2, lambda z: np.random.default_rng(5).permutation(z))
+    arguments = {} if rows == "records alone" else {"old_rows": old, "new_rows": noise}
+    assert compare(*records_of(old, noise), **arguments).rank_change is None
+
+
+def test_a_gate_in_units_of_the_score_is_an_error_on_other_scales(tmp_path, capsys):
+    for name, plain in zip(
+        ("old", "new"), records_of(table_of(0), table_of(1, lambda z: 100.0 * z)), strict=True
+    ):
+        (tmp_path / f"{name}.json").write_text(json.dumps(plain))
+    files = [str(tmp_path / f"{name}.json") for name in ("old", "new")]
+    assert run(["compare", *files, "--fail-above", "gap=0.1"]) == 2
+    shown = capsys.readouterr()
+    assert "different scales" in "".join(shown.out.splitlines()[:3])
+    assert "gap_worst" in shown.err
+    assert run(["compare", *files, "--fail-above", "gap_worst=0.3"]) == 0
+
+
+def test_identical_decisions_change_by_zero():
+    z, age = rows_of(600, 0, 0.8)
+    other = np.where(z > 0.5, 0.5 + 0.5 * z, 0.5 * z)
+    found = gap_change(
+        np.column_stack((z, other)), {"age": age}, dependence=ScoreGap(cutoff=0.5), random_state=0
+    )
+    assert (found.change, found.low, found.high, found.pvalue) == (0.0, 0.0, 0.0, 1.0)
+    assert found.new == found.old
+    assert not found.shown

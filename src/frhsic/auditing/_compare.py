@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.stats import rankdata
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
@@ -35,6 +38,7 @@ from frhsic.inference import (
 # The form of to_dict(): the number grows when a reader of older ones would misread a newer one.
 SCHEMA_OF_COMPARISON: Final = "frhsic.comparison/1"
 
+_Floats = NDArray[np.float64]
 Samples = Literal["same data", "same rows", "different rows", "not known"]
 Basis = Literal["rows", "intervals", "estimates"]
 
@@ -43,6 +47,10 @@ _WITHIN: Final = "gdp_within"
 # Shares of rows, whatever the unit of the score.
 _SHARES: Final = ("gap_worst", DECISION_MEASURE)
 _OF_SCORE: Final = (_CALIBRATION, _WITHIN)
+# Scores whose middle 98 % differ by more than this factor are on different scales.
+_SCALES: Final = 3.0
+# Curves with a correlation below minus this run against one another.
+_AGAINST: Final = 0.5
 # Columns that make two samples the same ones.
 _DATA: Final = ("scores", "sensitive_features", "y_true", "sample_weight", "groups")
 _WITHOUT_ROWS: Final = {
@@ -116,6 +124,11 @@ class NumberChange(Result):
     def shown(self) -> bool:
         """Whether the interval excludes zero."""
         return self.low is not None and self.high is not None and (self.low > 0.0 or self.high < 0.0)
+
+    @property
+    def in_score_unit(self) -> bool:
+        """Whether another scale of the score changes the number."""
+        return _is_gap(self.measure) and self.measure not in _SHARES
 
     def format(self, x: float, *, sign: bool = False) -> str:
         """Return a value in the unit of the number."""
@@ -193,6 +206,10 @@ class Comparison(Result):
         What is in one of the audits only, or cannot be compared, and why.
     notes : tuple of str
         What the intervals assume.
+    scale_change : str or None
+        How the scales of the two scores differ, where differences in the unit of the score mean nothing.
+    rank_change : str or None
+        Where the new score runs against the old one.
 
     Examples
     --------
@@ -212,6 +229,8 @@ class Comparison(Result):
     curves: tuple[MeanChange, ...]
     incomparable: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    scale_change: str | None = None
+    rank_change: str | None = None
 
     def number(self, attribute: str, measure: str) -> NumberChange:
         """Return the change of one number; of decisions that at the first threshold."""
@@ -226,7 +245,8 @@ class Comparison(Result):
         return {"schema": SCHEMA_OF_COMPARISON, **_finite(super().to_dict())}
 
     def __str__(self) -> str:
-        lines = [*map(str, self.numbers), *map(str, self.curves), *self.incomparable, *self.notes]
+        first = filter(None, (self.scale_change, self.rank_change))
+        lines = [*first, *map(str, self.numbers), *map(str, self.curves), *self.incomparable, *self.notes]
         return "\n".join(lines)
 
 
@@ -291,6 +311,7 @@ def compare(
     numbers, incomparable = _compare_numbers(old, new, samples)
     curves: tuple[MeanChange, ...] = ()
     notes = list(_assumptions(old, new, samples))
+    both = None
     if old_rows is not None and new_rows is not None:
         both = _Both.read(old, new, old_rows, new_rows, samples)
         if samples != "same data":  # of which nothing could have changed
@@ -316,7 +337,71 @@ def compare(
         curves=curves,
         incomparable=incomparable,
         notes=tuple(notes),
+        scale_change=_compare_scales(old, new),
+        rank_change=_compare_ranks(old, new, both),
     )
+
+
+def _compare_scales(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
+    """Return how the scales of two scores differ, where they do."""
+    before, after = old["score"], new["score"]
+    if before is None or after is None or {before["kind"], after["kind"]} != {"continuous"}:
+        return None
+    spreads = [one["high"] - one["low"] for one in (before, after)]
+    if before["unit_interval"] == after["unit_interval"] and max(spreads) <= _SCALES * min(spreads):
+        return None
+    ranges = (
+        f"{number(one['low'])} to {number(one['high'])}" + (", within 0 to 1" if one["unit_interval"] else "")
+        for one in (before, after)
+    )
+    old_range, new_range = ranges
+    return (
+        f"The two scores are on different scales: the middle 98 % run from {old_range} (old) and from "
+        f"{new_range} (new). Changes in the unit of the score compare numbers that are not alike."
+    )
+
+
+def _compare_ranks(old: Mapping[str, Any], new: Mapping[str, Any], both: _Both | None) -> str | None:
+    """Return where the new score runs against the old one: its ranks, or its means along an attribute."""
+    fix = "It may be one minus the old one: gaps do not show that."
+    if both is not None and both.paired and both.old.width == both.new.width == 1:
+        ranks = [rankdata(subject.z[:, 0]) for subject in (both.old, both.new)]
+        if min(rank.std() for rank in ranks) > 0.0:
+            correlation = float(np.corrcoef(*ranks)[0, 1])
+            # Below this a correlation of unrelated scores is seldom found.
+            if correlation < -3.0 / math.sqrt(both.old.n - 1):
+                words = f"rank correlation {correlation:.2f}"
+                return f"The new score ranks the rows against the old one ({words}). {fix}"
+        return None
+    after = {tuple(one["names"]): one for one in new["attributes"]}
+    for one in old["attributes"]:
+        curve, other = _read_curve(one), _read_curve(after.get(tuple(one["names"])))
+        if curve is None or other is None:
+            continue
+        (points, means), (others, other_means) = curve, other
+        inside = (points >= others[0]) & (points <= others[-1])
+        means, other_means = means[inside], np.interp(points[inside], others, other_means)
+        if len(means) < 4 or min(means.std(), other_means.std()) == 0.0:
+            continue
+        if np.corrcoef(means, other_means)[0, 1] < -_AGAINST:
+            name = " and ".join(one["names"])
+            return (
+                f"Along {name} the mean of the new score falls where that of the old one rises, and rises "
+                f"where it falls. {fix}"
+            )
+    return None
+
+
+def _read_curve(attribute: Mapping[str, Any] | None) -> tuple[_Floats, _Floats] | None:
+    """Return points and means of a curve along numbers that leaves its band, or None."""
+    curve = None if attribute is None or attribute["kind"] != "continuous" else attribute["curve"]
+    if curve is None:
+        return None
+    columns = [np.array(curve[name], dtype=float) for name in ("points", "mean", "low", "high")]
+    points, means, low, high = (column[~np.isnan(columns[1])] for column in columns)
+    if not ((low > curve["overall"]) | (high < curve["overall"])).any():
+        return None  # a curve that may be flat falls and rises by chance
+    return points, means
 
 
 def _check_record(name: str, plain: Mapping[str, Any]) -> None:

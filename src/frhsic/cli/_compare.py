@@ -103,6 +103,8 @@ def _echo(found: frhsic.auditing.Comparison, old: Path, new: Path) -> None:
         "not known": "whether they share rows is not known",
     }[found.samples]
     echo(f"Comparison of {names}: {said}.", style="bold")
+    for text in filter(None, (found.scale_change, found.rank_change)):
+        echo(shorten(escape(text), 400), style="bold")
     for title, some in (("Made", found.made), ("Data", found.data), ("Limits", found.limits)):
         _echo_differences(title, some)
     for attribute in dict.fromkeys(one.attribute for one in found.numbers):
@@ -156,6 +158,10 @@ def _keeps(found: frhsic.auditing.Comparison, gate: Gate) -> bool:
         if not numbers:
             fix = "Take a measure of both audits."
             raise ArgumentError("--fail-above", "name a number of both audits", f"'{name}'", fix)
+        if found.scale_change is not None and numbers[0].in_score_unit:
+            must = "name a measure that does not depend on the scale of the score, as the two scales differ"
+            fix = "Take gap_worst or normalized_hsic, or bring both scores to one scale."
+            raise ArgumentError("--fail-above", must, f"'{name}'", fix)
         for one in numbers:
             what = f"{shorten(escape(one.title), 60)} on {to_line(one.attribute)}"
             if one.low is None:

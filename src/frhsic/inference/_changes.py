@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -121,7 +122,12 @@ def gap_change(
         _find_bounds(X, code, pair.cells, w, unit, n_splits, options.generator)
         for X, (code, w, unit) in zip(features, pair.samples, strict=True)
     ]
-    return _interval(pair, bounds, measure, options)
+    change = _interval(pair, bounds, measure, options)
+    if pair.paired and torch.equal(*features):
+        # The same scores, or decisions, row by row: both gaps are one number, whatever it is.
+        method = "both scores are the same on every row for this measure"
+        return replace(change, new=change.old, change=0.0, low=0.0, high=0.0, pvalue=1.0, method=method)
+    return change
 
 
 def _read_measure(dependence: Dependence | None) -> ScoreGap | GDP:
