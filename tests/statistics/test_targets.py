@@ -79,6 +79,56 @@ def test_one_income_of_a_billion_changes_nothing_for_the_rest():
     assert curves[0].points == curves[1].points
 
 
+@pytest.mark.parametrize("law", ["events of .01", "rows without an event of .01", "log-normal scores"])
+def test_the_band_of_rare_or_skewed_scores_holds_with_many_rows_at_a_value(law):
+    """It held in 18, 18 and 27 of 40: the variance is small where the mean is by chance."""
+    draws, held = 40, 0
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        age = rng.integers(0, 15, 6_000)
+        if law == "log-normal scores":
+            score, truth = rng.lognormal(sigma=1.5, size=6_000), np.exp(1.125)
+        else:
+            rare = rng.random(6_000) < 0.01
+            score, truth = (rare, 0.01) if law == "events of .01" else (~rare, 0.99)
+        found = conditional_curve(score.astype(float), age, n_draws=199, random_state=seed)
+        held += max(found.low) <= truth <= min(found.high)
+    assert held >= least(draws)
+
+
+def test_the_band_of_a_sketch_holds_for_rare_events():
+    for seed in range(4):  # before, three of these bands missed
+        rng = np.random.default_rng(seed)
+        age = rng.integers(0, 15, 6_000)
+        score = (rng.random(6_000) < 0.01).astype(float)
+        sketch = HSICSketch.like(score, age).update(score, age)
+        found = conditional_curve(sketch, n_draws=199, random_state=seed)
+        assert max(found.low) <= 0.01 <= min(found.high)
+
+
+def test_the_mean_gap_of_rare_independent_events_is_not_shown_to_be_above_zero():
+    """It was in 18 of 40."""
+    draws, above = 40, 0
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        age = rng.integers(0, 15, 6_000)
+        score = (rng.random(6_000) < 0.01).astype(float)
+        options = {"n_draws": 199, "random_state": seed, "chance": False}
+        above += confidence_interval(score, age, dependence=GDP(), **options).low > 0.0
+    assert above <= draws - least(draws)
+
+
+def test_the_band_of_scores_that_are_neither_rare_nor_skewed_is_that_of_their_own_variance():
+    rng = np.random.default_rng(0)
+    age = rng.integers(0, 15, 6_000)
+    for score in (rng.normal(size=6_000) * np.exp(age / 7.0), (rng.random(6_000) < 0.3).astype(float)):
+        found = conditional_curve(score, age, random_state=0)
+        own = [score[age == a].std(ddof=1) / np.sqrt((age == a).sum()) for a in range(15)]
+        reach = 0.5 * np.subtract(found.high, found.low) / own
+        assert reach.max() / reach.min() < 1.005
+        assert 2.8 < reach.min() < 3.1
+
+
 def test_what_the_target_is_depends_on_s_and_n_only():
     rng = np.random.default_rng(0)
     for n in (1_000, 6_000):

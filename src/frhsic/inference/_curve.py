@@ -113,8 +113,10 @@ def conditional_curve(
 
     A cell of fewer than 200 rows takes the larger of its own variance, that of 200 rows nearby and that of
     all rows around the curve: of a handful of rows the own variance says little, and of a skewed score it is
-    small just when the mean is. A larger cell takes at least a sixteenth of it: without any event it would
-    show none.
+    small just when the mean is. So does a larger cell of fewer than 40 (kurtosis - 1) rows, with the kurtosis
+    of its scores or of all around the curve, whichever is larger: of scores of 0 and 1 a cell with fewer than
+    about 40 ones, or zeros. There the variance of all rows counts up to the largest one that is plausible for
+    the mean of the cell. Any other cell takes at least a sixteenth of it.
 
     Examples
     --------

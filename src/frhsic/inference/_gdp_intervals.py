@@ -198,7 +198,7 @@ class _Errors(NamedTuple):
         largest = float((e.abs() / spread[:, :, None]).flatten(0, 1).amax(dim=0).quantile(BEYOND_DOUBT))
         # Of a few rows no sign is beyond doubt: Student's law down to one degree of freedom.
         limits = process.limits_of_columns(largest, 2.0)
-        if skewed:
+        if skewed or bool(process.doubtful.any()):
             limits = limits * _widening(curve, process.rows, largest)
         clear = here.abs() > limits * scale
         return cls(curve, share, here, e, shares, clear, spread)

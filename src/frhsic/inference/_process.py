@@ -39,6 +39,11 @@ FEW = 30.0
 # Of a skewed score even a hundred rows are few, and a cell without any event shows no variance at all: up to
 # so many rows its variance is not below that of all rows around the curve, above not below a part of it.
 _SKEWED, _PART = 200.0, 1.0 / 16.0
+# Nor is it below that variance where it may be off by more than one over the root of this number: that of n
+# rows has the relative variance (kurtosis - 1) / n, which of rare events is one over their number.
+_EVENTS = 40.0
+# With so many deviations a limit of a mean of bounded scores is found: the reach of a band at 100 values.
+_REACH = 3.5
 # Numbers of a block of multipliers (32 MB).
 _BLOCK = 4_000_000
 
@@ -53,8 +58,11 @@ class Smoothed:
         bandwidths: Sequence[float],
         missing: Tensor | None = None,
         cells: Cells | None = None,
+        kurtosis: float | None = None,
     ) -> None:
         self.places, self.bandwidths, self.cells = places, bandwidths, cells
+        # Of the scores around the curve, where rows have only the mean and the variance at their place.
+        self.kurtosis = kurtosis
         f, w = features[places.rows], places.w
         self.overall = places.shares @ f  # (r,)
         self.f = f = f - self.overall  # (m, r), in the order of places.rows
@@ -185,6 +193,15 @@ class Process:
         self.variance = (own + lacking)[:, 0]  # of the error, summed over features
         self.common = common[:, 0]  # with the variance of all rows around the curve, or of those near
         self.lacking = lacking[:, 0]  # the part of it that the rows behind the point do not show themselves
+        # Where the own variance may be far too small, and how large that of other rows may count there.
+        self.doubtful = self.rows < _SKEWED
+        self.most = torch.full_like(self.common, torch.inf)
+        if curve.f.shape[1] == 1:
+            kurtosis, share = _spread_of_scores(curve, P, mean[:, 0])
+            self.doubtful |= self.rows < _EVENTS * (kurtosis - 1.0)
+            if curve.kurtosis is None:
+                reach = float(curve.f.max() - curve.f.min())
+                self.most = reach**2 * _largest_variance(share, self.rows) * behind[:, 0]
         self.columns: tuple[Process, ...] = ()
 
     @classmethod
@@ -213,7 +230,8 @@ class Process:
 
     def trusted(self, fewest: float = FEW) -> tuple[Tensor, Tensor]:
         """Return the variance of the error at each point, not below that of other rows, and its degrees."""
-        least = self.common * torch.where(self.rows < _SKEWED, 1.0, _PART)
+        many = torch.where(self.doubtful, torch.minimum(self.common, self.most), _PART * self.common)
+        least = torch.where(self.rows < _SKEWED, self.common, many)
         # Nor has a variance that is pooled over all points more degrees of freedom than there are rows.
         places = self.curve.places
         free = max(2.0, places.effective - len(places.sizes) + 1.0)
@@ -278,6 +296,38 @@ class Process:
             yield errors, sums[..., 0]
 
 
+def _spread_of_scores(curve: Smoothed, P: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the kurtosis of one score at each point, or of all if that is larger, and where its mean lies.
+
+    The mean is given as a share of the range of the scores.
+    """
+    places, f = curve.places, curve.f[:, 0]
+    reach = (f.max() - f.min()).clamp_min(1e-300)
+    share = ((mean - f.min()) / reach).clamp(0.0, 1.0)
+    if curve.kurtosis is not None:
+        return torch.full_like(mean, curve.kurtosis), share
+    place = torch.repeat_interleave(torch.tensor(places.sizes))
+    around = (f - curve.gaps[place, 0]) / reach
+    second, fourth = (places.sums(places.w * around**k) for k in (2, 4))
+    pooled, here = float(second.sum()), P @ second
+    own = (P @ fourth) / here.square().clamp_min(1e-300)
+    # Without any variance nothing is known of it.
+    own = torch.where(here > 1e-12 * pooled, own, torch.inf)
+    return own.clamp_min(float(fourth.sum()) / max(pooled**2, 1e-300)), share
+
+
+def _largest_variance(share: Tensor, rows: Tensor) -> Tensor:
+    """Return the largest variance of scores between 0 and 1 that is plausible for a mean of so many.
+
+    Scores with the mean p have at most the variance p (1 - p), and p is taken at the end of the interval of
+    Wilson that is nearer to one half.
+    """
+    p, z = torch.minimum(share, 1.0 - share), _REACH**2 / rows
+    end = (p + 0.5 * z + (z * (p * (1.0 - p) + 0.25 * z)).sqrt()) / (1.0 + z)
+    end = end.clamp_max(0.5)
+    return end * (1.0 - end)
+
+
 def student_quantile(degrees: Tensor, largest: float) -> Tensor:
     """Return what Student's law exceeds as seldom as the normal law exceeds ``largest``."""
     return -torch.from_numpy(stdtrit(degrees.numpy(), ndtr(-largest)))
@@ -337,12 +387,23 @@ def smooth_sketch(
     sketch: HSICSketch, line: SensitiveLine, bandwidth_s: float | None, span: float
 ) -> Smoothed | None:
     """Return the curve of a sketch, or None if a few outliers stretch its grid too far for the cells."""
+    kurtosis = _stored_kurtosis(sketch)
     if bandwidth_s is not None:
         f, places = line_places(line)
-        return Smoothed(f, places, bandwidths_of(line.s, bandwidth_s, span, None))
+        return Smoothed(f, places, bandwidths_of(line.s, bandwidth_s, span, None), kurtosis=kurtosis)
     cells = Cells.of(line.s, line.mass, sketch.effective_rows)
     if line.step > 0.0 and float(line.mass.max()) > 1.5 / cells.size:
         return None
     cells = replace(cells, low=cells.low - line.step, high=cells.high + line.step)
     f, places = line_places(line, cells)
-    return Smoothed(f, places, [1.0], cells=cells)
+    return Smoothed(f, places, [1.0], cells=cells, kurtosis=kurtosis)
+
+
+def _stored_kurtosis(sketch: HSICSketch) -> float:
+    """Return the kurtosis of the scores of a sketch around their means within cells, on its stored rows."""
+    z, s, w = sketch.stored
+    w = w / w.sum()
+    code = Cells.of(s, w).codes(s)
+    mass, sums = (w.new_zeros(int(code.max()) + 1).index_add(0, code, x) for x in (w, w * z[:, 0]))
+    around = z[:, 0] - (sums / mass.clamp_min(1e-300))[code]
+    return float(w @ around**4) / max(float(w @ around**2) ** 2, 1e-300)
