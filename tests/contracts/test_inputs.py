@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+import time
 from functools import partial
 
 import numpy as np
@@ -351,6 +352,74 @@ def test_what_is_paired_by_position():
     keys = pd.MultiIndex.from_tuples([("x", 1), ("x", 2), ("y", 1)])
     with pytest.raises(ValueError, match="'c' must have its rows in the order of 'b'"):
         check_aligned(a=a, b=pd.Series(range(3), keys), c=pd.Series(range(3), keys[::-1]))
+
+
+def test_scores_of_one_sample_and_ages_of_another_are_an_error():
+    """The same 800 people: the gap was .04 where it is .19."""
+    table = pd.DataFrame({"score": SCORES[:800], "age": AGES[:800]}, index=np.arange(800) + 1)
+    one, other = table.sample(400, random_state=1), table.sample(400, random_state=2)
+    shared = one.index.isin(other.index).sum()
+    with pytest.raises(ValueError, match=f"shares {shared} of its 400 labels with it, at other positions"):
+        audit(one.score, sensitive_features={"age": other.age}, random_state=0)
+    check_aligned(scores=one.score, s=other.age.to_numpy())
+
+
+INDEXES_OF_400 = {
+    "RangeIndex": pd.RangeIndex(400),
+    "int32": pd.Index(range(400), dtype="int32"),
+    "Int64": pd.Index(range(400), dtype="Int64"),
+    "float": pd.Index(np.arange(400.0)),
+    "object": pd.Index(range(400), dtype=object),
+}
+
+
+@pytest.mark.parametrize("index", INDEXES_OF_400.values(), ids=INDEXES_OF_400.keys())
+def test_predictions_in_a_new_series_go_with_any_sample(index):
+    sample = pd.Series(AGES[:800]).sample(400, random_state=1)
+    predictions = pd.Series(SCORES[:400], index=index)
+    check_aligned(scores=predictions, s=sample)
+    check_aligned(s=sample, scores=predictions)
+    later = pd.Series(SCORES[:400], index=range(1, 401))
+    check_aligned(scores=predictions, s=later)
+    with pytest.raises(ValueError, match=r"'later' must have .* shares \d+ of its 400 labels with it"):
+        check_aligned(s=sample, scores=predictions, later=later)
+
+
+def test_labels_of_any_kind_are_compared_at_their_positions():
+    a = pd.Series(range(4), index=list("pqrs"))
+    check_aligned(a=a, b=pd.Series(range(4), index=list("pqxy")))  # shared, where they are
+    check_aligned(a=a, b=pd.Series(range(4), index=list("wxyz")))
+    check_aligned(a=a, b=pd.Series(range(4), index=[np.nan, 1.0, 2.0, 7.0]))
+    keys = pd.MultiIndex.from_product([["x", "y"], [1, 2]])
+    check_aligned(a=a, b=pd.Series(range(4), index=keys))
+    check_aligned(a=pd.Series(range(4), index=[None, 1, 2, 3]), b=pd.Series(range(4), index=[9, 1, None, 3]))
+    for one, other in (
+        (list("pqrs"), list("xpyz")),
+        (keys, pd.MultiIndex.from_tuples([("x", 2), ("z", 1), ("z", 2), ("z", 3)])),
+        (pd.CategoricalIndex(list("pqrs")), list("spxy")),
+        (pd.date_range("2020", periods=4), pd.date_range("2020-01-02", periods=4)),
+        ([1, 1, 2, 3], [1, 2, 2, 5]),
+        ([5, 6, 7, 8], [8.0, 9.0, 10.0, 11.0]),
+    ):
+        with pytest.raises(ValueError, match=r"shares \d of its 4 labels with it, at other positions"):
+            check_aligned(a=pd.Series(range(4), index=one), b=pd.Series(range(4), index=other))
+
+
+def test_every_column_of_a_dict_is_compared_with_its_own_index():
+    new = pd.Series(range(3))
+    known = pd.Series(range(3), index=[7, 8, 9])
+    with pytest.raises(ValueError, match="'s' must have its rows in the order of 'scores'"):
+        check_aligned(scores={"new": new, "known": known}, s=known.rename({7: 8, 8: 10}))
+
+
+def test_a_million_labels_take_about_a_second():
+    labels = np.random.default_rng(0).permutation(2_000_000)
+    one, other = (
+        pd.Series(np.zeros(1_000_000), index=part) for part in (labels[:1_000_000], labels[1_000_000:])
+    )
+    start = time.process_time()
+    check_aligned(one=one, other=other)
+    assert time.process_time() - start < 2.0
 
 
 # ---- given -------------------------------------------------------------------------------------------------
