@@ -75,17 +75,15 @@ def _find_moved(one: Any, other: Any) -> _Moved | None:
     except TypeError:  # labels that have no hash
         return None
     here, there = codes[:n], codes[n:]
-    counts = [np.bincount(part[part >= 0], minlength=codes.max() + 1) for part in (here, there)]
-    shared = (counts[0] > 0) & (counts[1] > 0)
-    moved = (here != there) & (
-        np.where(here >= 0, shared[here], False) | np.where(there >= 0, shared[there], False)
-    )
+    before, after = (np.bincount(part[part >= 0], minlength=codes.max() + 1) for part in (here, there))
+    shared = np.append((before > 0) & (after > 0), False)  # the last one is that of missing labels
+    moved = (here != there) & (shared[here] | shared[there])
     if not moved.any():
         return None
-    same = bool(np.array_equal(*counts))
+    same = bool(np.array_equal(before, after))
     if not same and (_is_default(one) or _is_default(other)):
         return None
-    return _Moved(int(np.where(there >= 0, shared[there], False).sum()), n, same)
+    return _Moved(int(shared[there].sum()), n, same)
 
 
 def _codes(one: Any, other: Any) -> NDArray[np.int64]:
