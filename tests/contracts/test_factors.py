@@ -35,6 +35,40 @@ def table(n=1_500, seed=0, own=0.0, through=1.0):
 # Parts
 
 
+@pytest.mark.parametrize(
+    ("factors", "said"),
+    [
+        (lambda n: {"id": [f"u{i}" for i in range(n)]}, "at most 1,000 labels.*'id'.*Got 1,500.*identifier"),
+        (
+            lambda n: {f"x{j}": np.arange(n) % (j + 2) for j in range(300)},
+            "at most 100 columns.*Got 300 of 300",
+        ),
+        (
+            lambda n: {f"x{j}": np.arange(n).astype(str).astype("U1") for j in range(40)},
+            "at most 100 columns.*Got 360 of 40 factors",
+        ),
+    ],
+    ids=["identifier", "many numbers", "many labels"],
+)
+def test_more_factors_than_can_be_held_equal_are_an_error(factors, said):
+    score, s, _ = table()
+    for question in (conditional_independence_test, adjusted_curve):
+        with pytest.raises(ArgumentError, match=said):
+            question(score, s, given=factors(len(score)), random_state=0)
+    with pytest.raises(ArgumentError, match=said):
+        audit(score, sensitive_features=s, given=factors(len(score)), random_state=0)
+
+
+def test_wide_factors_take_fewer_rows(monkeypatch):
+    monkeypatch.setattr(conditional, "_MOST_CELLS", 6_000)
+    score, s, given = table()
+    wide = {**given, **{f"x{j}": np.arange(len(score)) % (j + 2) for j in range(9)}}
+    found = conditional_independence_test(score, s, given=wide, random_state=0)
+    assert found.n == 600
+    assert "A random subsample of 600 of 1,500 rows was used." in found.notes
+    assert conditional_independence_test(score, s, given=given, random_state=0).n == len(score)
+
+
 def test_polynomials_are_orthonormal_and_span_all_functions_of_few_values():
     rng = np.random.default_rng(0)
     w = rng.random(400)

@@ -14,6 +14,8 @@ from frhsic.data import Sensitive, read_columns
 Floats: TypeAlias = NDArray[np.float64]
 
 _MOST_LABELS: Final = 30  # of a column; the rarer ones are one together
+# Of factors that are held equal: labels of a column, and columns with the indicators of labels.
+_MOST_HELD_LABELS, _MOST_HELD_COLUMNS = 1_000, 100
 MOST_CATEGORIES: Final = 40  # of a sensitive column
 
 
@@ -56,6 +58,8 @@ def read_factors(
         is_number = settled.array.dtype != object
         columns = _numbers(settled.to_numbers(), missing) if is_number else _labels(settled, missing)
         kept = [column for column in columns if np.ptp(column) > 0]
+        if argument == "given" and not is_number:
+            _check_labels(settled, missing)
         parts += kept
         owner += [j] * len(kept)
         numeric += [is_number and k == 0 for k in range(len(kept))]
@@ -63,7 +67,22 @@ def read_factors(
         parts = [np.empty((n_rows, 0))]
     if not parts:
         raise ArgumentError(argument, "have a column that varies", "constants", "Pass other columns.")
+    if argument == "given" and len(parts) > _MOST_HELD_COLUMNS:
+        each = f"an indicator of each of up to {_MOST_LABELS} labels counted"
+        must = f"make at most {_MOST_HELD_COLUMNS} columns, {each}"
+        fix = "Pass fewer factors: those that you would name as reasons."
+        raise ArgumentError(argument, must, f"{len(parts):,} of {len(blocks):,} factors", fix)
     return Factors(tuple(names), np.column_stack(parts), np.array(owner), np.array(numeric))
+
+
+def _check_labels(block: Any, missing: NDArray[np.bool_]) -> None:
+    """Raise ArgumentError for a column of so many labels that holding their commonest equal says little."""
+    labels, _ = block.factor()
+    count = len(labels) - int(missing.any())
+    if count > _MOST_HELD_LABELS:
+        must = f"have at most {_MOST_HELD_LABELS:,} labels{block.place}"
+        fix = "Merge labels, such as districts for postcodes, or leave an identifier out."
+        raise ArgumentError("given", must, f"{count:,}", fix)
 
 
 def _numbers(x: Floats, missing: NDArray[np.bool_]) -> list[Floats]:

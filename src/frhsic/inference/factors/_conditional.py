@@ -44,6 +44,7 @@ _DRAWS: Final = 4_999
 _MOST_DEGREE: Final = 12  # of the curve
 _MOST_POINTS: Final = 200
 _MOST_ROWS: Final = 200_000
+_MOST_CELLS: Final = 6_000_000  # rows times columns of factors
 _FEWEST: Final = 100
 
 
@@ -87,7 +88,8 @@ def conditional_independence_test(
     product of their root mean squared errors must be small, for every feature. ``error`` estimates the square
     of it, and the second best learners give a second p-value: ``print`` warns where either speaks against it.
 
-    At most 200,000 random rows are used.
+    At most 200,000 random rows are used, and 6,000,000 over the number of columns of factors. These are at
+    most 100, with an indicator for each of the 30 commonest labels of a factor.
 
     Examples
     --------
@@ -212,9 +214,10 @@ class _Question(NamedTuple):
         generator = IntervalOptions.read(0.95, 999, random_state).generator
         kept = torch.arange(len(rows)) if rows.w is None else (rows.w > 0).nonzero().squeeze(1)
         notes: tuple[str, ...] = ()
-        if len(kept) > _MOST_ROWS:
-            notes = (f"A random subsample of {_MOST_ROWS:,} of {len(kept):,} rows was used.",)
-            kept = kept[torch.randperm(len(kept), generator=generator)[:_MOST_ROWS]]
+        most = min(_MOST_ROWS, _MOST_CELLS // factors.x.shape[1])
+        if len(kept) > most:
+            notes = (f"A random subsample of {most:,} of {len(kept):,} rows was used.",)
+            kept = kept[torch.randperm(len(kept), generator=generator)[:most]]
         if len(kept) < len(rows):
             rows, factors = rows.take(kept), factors.take(kept.numpy())
         rows = rows.drop_zero_weights(_FEWEST)
