@@ -355,7 +355,7 @@ class Objective:
             self.last = self.ratio(raw, held)
         assert self.last is not None  # noqa: S101
         if self.last > 1.0 and not self._violated:
-            # The first rounds predict nearly a constant: that they are within the limit lowered the multiplier.
+            # The first rounds predict nearly a constant: being within the limit lowered the multiplier.
             self._violated, self._smooth = True, 0.0
             self._multipliers.restart()
         if rounds % _MOVES == 0:
