@@ -12,6 +12,7 @@ import torch
 
 from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic._progress import Progress
+from frhsic._text import number
 from frhsic.auditing._about import read_about
 from frhsic.auditing._claims import Evidence, Shares, adjust, find_signs_about_zero, make_claims, rejects
 from frhsic.auditing._decisions import check_regions, find_decisions, read_regions, read_thresholds
@@ -34,6 +35,8 @@ from frhsic.sketching import HSICSketch
 
 # Of the certificate's heads.
 _CERTIFICATE_ROWS = 2_000
+# By which two ways to the same number may differ.
+_ROUNDING = 1e-6
 
 
 @one_thread()
@@ -362,6 +365,7 @@ def _audit_attribute(
         if result is not None:
             measures[name] = result
         bar.advance()
+    check_gaps(measures, subject.name)
     outcome, more = _audit_outcome(subject, evidence, column)
     decisions, few = find_decisions(subject, column)
     reasons, other = find_explanations(subject, column)
@@ -397,6 +401,22 @@ def _measure(
         return measure.compute(subject), ()
     except ValueError as error:
         return None, (f"No {measure.title} {where}: {error}",)
+
+
+def check_gaps(measures: Mapping[str, Measurement], name: str) -> None:
+    """Raise RuntimeError if the mean gap is above the gap of the score, which is never below it."""
+    gap, mean_gap = measures.get("gap"), measures.get("gdp")
+    if not isinstance(gap, Interval) or not isinstance(mean_gap, Interval):
+        return
+    if mean_gap.low > max(gap.high, gap.estimate) * (1.0 + _ROUNDING):
+        found, bound = (
+            f"{number(one.estimate)}, interval {number(one.low)} to {number(one.high)}"
+            for one in (mean_gap, gap)
+        )
+        raise RuntimeError(
+            f"The mean gap on {name} must be at most the gap of the score, which bounds it. Got {found}, "
+            f"above {bound}. This is a check of frhsic on itself, and its numbers cannot be used: report it."
+        )
 
 
 def _audit_outcome(

@@ -200,8 +200,9 @@ def audit(
     """Print how much a score depends on sensitive columns, and how certain that is.
 
     A small dependence is small under these measures and on these rows; it is no verdict about the model.
-    Tables too large for memory are read once for each sensitive column and once for all of them, and
-    sketched; the report says what then comes from a sample of 5,000 rows.
+    Tables too large for memory are read once for a random sample, which fixes cut-offs and scales, once for
+    each sensitive column and once for all of them, and sketched; the report says what then comes from 5,000
+    rows.
 
     \b
     Examples:
@@ -469,7 +470,7 @@ def _audit_source(request: _Request, source: frhsic.sources.Source) -> frhsic.au
             y_true=request.columns["--label"],
             sample_weight=request.columns["--weight"],
             groups=request.columns["--group"],
-            positive_label=None if request.positive is None else _find_label(request, source.sample()),
+            positive_label=request.positive,
             engine=_choose_engine(request.engine, source),
             partials=request.partials,
             progress=progress,

@@ -4,6 +4,7 @@
 from frhsic.sources._address import redact_database as redact_database
 from frhsic.sources._batches import open_source
 from frhsic.sources._missing import drop_missing as drop_missing
+from frhsic.sources._reservoir import Reservoir as Reservoir
 from frhsic.sources._shuffle import shuffle
 from frhsic.sources._source import Piece as Piece
 from frhsic.sources._source import Source

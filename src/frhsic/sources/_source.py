@@ -12,6 +12,7 @@ from frhsic._text import list_names
 from frhsic.sources._arrow import import_pyarrow, is_text
 from frhsic.sources._form import Form
 from frhsic.sources._missing import drop_missing, is_missing, replace_placeholders
+from frhsic.sources._reservoir import Reservoir
 from frhsic.sources._stores import fingerprint_file, name_errors, redact_url
 from frhsic.sources._tables import absent_error
 
@@ -115,23 +116,17 @@ class Source:
                 raise ArgumentError(name, must, count, "Check how the file was written.")
             _check_unchanged(piece)
 
-    def sample(self, rows: int = 5_000, pieces: int = 20) -> pa.Table:
-        """Return at most so many rows, the first ones of at most so many pieces, which lie evenly apart.
+    def sample(self, rows: int = 20_000, *, random_state: int = 0) -> pa.Table:
+        """Return a random sample of so many rows, or all rows where there are fewer; this reads all of them.
 
-        Rows with missing values are left out if these are allowed.
+        Rows with missing values are left out if these are allowed. The same rows in the same order have the
+        same sample, however they are cut into batches.
         """
-        chosen = self.pieces[:: -(-len(self.pieces) // pieces)]
-        each, found = -(-rows // len(chosen)), []
-        for piece in chosen:
-            left = each
-            with contextlib.closing(self.batches(piece)) as batches:  # type: ignore[type-var]
-                for batch in batches:
-                    some = drop_missing(batch) if self.allow_missing else batch
-                    found.append(some.slice(0, left))
-                    left -= found[-1].num_rows
-                    if left <= 0:
-                        break
-        return import_pyarrow().Table.from_batches(found, self.schema).slice(0, rows)
+        check_count("rows", rows)
+        reservoir = Reservoir(rows, random_state)
+        for batch in self:
+            reservoir.add(drop_missing(batch) if self.allow_missing else batch)
+        return reservoir.table(self.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for piece in self.pieces:
