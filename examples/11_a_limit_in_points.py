@@ -24,8 +24,8 @@ task, new = make_u_shaped(5_000, random_state=0), make_u_shaped(5_000, random_st
 X, y, age = task.data, task.target, task.sensitive_features
 
 # %%
-# A fifth of the rows is held out from training. After every epoch the gap is measured there, and the weight
-# of the penalty follows it.
+# A fifth of the rows steers: it is not trained on, and after every epoch the gap is measured there. The
+# weight of the penalty follows it.
 free = FRHSICClassifier(lam=0, epochs=40, random_state=0).fit(X, y)
 limited = FRHSICClassifier(limit={"gap": 0.03, "gap_at": {0.5: 0.06}}, epochs=40, random_state=0)
 limited.fit(X, y, sensitive_features=age)

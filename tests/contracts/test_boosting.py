@@ -76,11 +76,11 @@ def test_a_smaller_budget_leaves_a_smaller_gap(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_limit_is_kept_on_held_out_rows_and_beyond(backend):
+def test_limit_is_kept_on_steering_rows_and_beyond(backend):
     found = fitted(backend=backend, data=sample(6_000), limit={"gap": 0.05}, n_estimators=120)
     (reached,) = found.reached_
-    assert (reached.n_trained, reached.n_held_out) == (4_800, 1_200)
-    assert reached.held_out <= 1.1 * 0.05
+    assert (reached.n_trained, reached.n_steering) == (4_800, 1_200)
+    assert reached.steering <= 1.1 * 0.05
     X, _, s = sample(20_000, seed=1)
     gap = ScoreGap()(to_tensor(found.predict_proba(X)[:, 1]), to_sensitive(s)).item()
     assert gap <= 1.4 * 0.05  # 52 ages of 20,000 rows add about .01 by chance
@@ -166,7 +166,7 @@ def test_regression_is_in_the_unit_of_y(backend):
     y = 100.0 + 10.0 * (data[0][:, 0] + data[0][:, 1])
     limited = model(FRHSICBoostingRegressor, backend=backend, limit={"gap": 2.0}, n_estimators=120)
     limited.fit(data[0], y, sensitive_features=data[2])
-    assert limited.reached_[0].held_out == pytest.approx(2.0, rel=0.15)
+    assert limited.reached_[0].steering == pytest.approx(2.0, rel=0.15)
 
 
 def test_given_a_label_the_dependence_of_its_rows_is_lowered():
@@ -286,7 +286,7 @@ def test_early_stopping_keeps_a_round_within_the_limit(backend):
     options = {"backend": backend, "limit": {"gap": 0.05}, "n_estimators": 300}
     found = model(**options, early_stopping=True).fit(X, y, sensitive_features=s)
     assert found.n_iter_ < 300
-    assert found.reached_[0].held_out <= 1.1 * 0.05
+    assert found.reached_[0].steering <= 1.1 * 0.05
     rounds = found.booster_.num_trees() if backend == "lightgbm" else found.booster_.num_boosted_rounds()
     assert rounds == found.n_iter_ + (backend == "lightgbm")  # and the constant that it begins with
 
@@ -302,7 +302,7 @@ def test_early_stopping_does_not_keep_the_constant_that_boosting_begins_with(bac
     X, y, _ = rare(5_000, 2)
     assert stopped.n_iter_ > 10  # after 5 rounds nothing had violated the limit
     assert stopped.score(X, y) > whole.score(X, y) - 0.01
-    assert stopped.reached_[0].held_out <= 1.05 * 0.08
+    assert stopped.reached_[0].steering <= 1.05 * 0.08
 
 
 @pytest.mark.parametrize(
@@ -608,4 +608,4 @@ def test_small_trees_under_a_strict_limit_do_not_run_away(backend, seed):
         found = model(backend=backend, limit={"gap": 0.02}, n_estimators=120, backend_params=params)
         found.fit(np.round(X), y, sensitive_features=s)
     assert np.abs(found.decision_function(np.round(X))).max() < 8.0
-    assert found.reached_[0].held_out < 0.06
+    assert found.reached_[0].steering < 0.06

@@ -129,7 +129,7 @@ def test_train_predict_audit_from_a_shell(folder):
         "--save-holdout held.csv"
     )
     assert done.returncode == 0, done.stderr
-    assert "On held-out rows (120): accuracy" in done.stdout
+    assert "On test rows, which took no part (120): accuracy" in done.stdout
     assert "interval" in done.stdout
     done = command("predict m.frhsic held.csv -o s.parquet --keep age --keep income")
     assert done.returncode == 0, done.stderr
@@ -165,11 +165,45 @@ def test_a_limit_is_kept_and_said(folder, capsys):
     line = "train people.csv --target income --sensitive age -o m --epochs 30"
     assert run(shlex.split(f"{line} --limit gap=0.06 --limit gap_at:0.5=0.5")) == 0
     out = capsys.readouterr().out
-    found = re.search(r"Gap of the score: (\S+) on 300 training rows, no rows held out; limit 0\.06\.", out)
+    found = re.search(r"Gap of the score: (\S+) on 300 training rows, which steered; limit 0\.06\.", out)
     assert found
     assert float(found[1]) < 1.15 * 0.06
     assert re.search(r"Gap of decisions at 0\.5: .*; limit 0\.5\.", out)
     assert load("m")[-1].limit == {"gap": 0.06, "gap_at": {0.5: 0.5}}
+
+
+def test_test_rows_show_what_is_limited_and_no_other_rows_are_called_so(folder, capsys):
+    line = "train scores.csv --target income --sensitive age --drop weight -o m --epochs 5 --holdout 0.3"
+    run(shlex.split(f"{line} --limit gap=0.5 --limit gap_at:0.5=0.9"))
+    out = capsys.readouterr().out
+    after = out.partition("On test rows, which took no part (90)")[2]
+    assert re.search(r"  Gap of the score on age: \S+, 95% interval \S+ to \S+;", after)
+    assert re.search(r"  Gap of decisions by the score at 0.5 on age: \S+, 95% interval", after)
+    assert "held-out" not in out
+
+
+def test_a_frontier_with_limits_takes_the_best_that_does_not_miss_the_loosest(folder, capsys):
+    found, out = frontier("--limits gap=0.9,0.2 --validation 0.3 --holdout 0.3", capsys)
+    assert found["rule"]["name"] == "limit"
+    kept = [one for one in found["models"] if not one["missed"]]
+    assert found["models"][found["chosen"]]["performance"] == max(one["performance"] for one in kept)
+    assert "that do not miss the limit gap 0.9" in out
+    assert re.search(r"On test rows, which took no part \(90\).*\n  Gap of the score on age: \S+, 95% ", out)
+    assert "held-out" not in out
+    assert run(shlex.split(f"{FRONTIER} --rule limit")) == 2
+    assert "--rule limit must come with --limits" in capsys.readouterr().err
+
+
+def test_no_model_is_saved_where_all_miss_the_limit(folder, capsys):
+    line = f"{FRONTIER.replace('20', '1')} --limits gap=1e-5 --json f.json --plot f.png --report f.html"
+    assert run(shlex.split(line)) == 1
+    out, err = capsys.readouterr()
+    assert "No model is chosen: every one misses the limit gap 1e-05." in out
+    assert "No model is saved" in err
+    assert not Path("m").exists()
+    assert json.loads(Path("f.json").read_text())["chosen"] is None
+    assert Path("f.png").exists()
+    assert "No model is chosen: every one misses" in Path("f.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -203,6 +237,7 @@ def test_a_frontier_of_limits_is_judged_by_what_is_limited(folder, capsys):
     assert all(one["dependence"] == one["gap"] for one in found["models"])
     assert re.search(r"limit +of it +accuracy +gap +95% interval", out)
     assert "Chosen: limit gap 0.05" in out
+    assert found["rule"]["name"] == "lowest"
     assert run(shlex.split(f"{FRONTIER} --limits gap=0.1 --budgets 0.5")) == 2
     assert "--budgets must come without --limits" in capsys.readouterr().err
 
@@ -310,7 +345,7 @@ def test_frontier_predict_audit_from_a_shell(folder):
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(Path("f.json").read_text())
-    assert found["rows"] == {"training": 147, "validation": 63, "held_out": 90}
+    assert found["rows"] == {"training": 147, "validation": 63, "test": 90}
     assert [one["budget"] for one in found["models"]] == [None, 0.5, 0.2]
     (marked,) = [line for line in done.stdout.splitlines() if line.rstrip().endswith("< chosen")]
     best = found["models"][found["chosen"]]
@@ -318,7 +353,7 @@ def test_frontier_predict_audit_from_a_shell(folder):
     assert f"{best['performance']:.4f}" in marked
     assert f"{best['gdp_low']:.4f} to {best['gdp_high']:.4f}" in marked
     assert "It was chosen on these 63 rows, which tend to flatter it" in done.stdout
-    assert "On held-out rows, which took no part (90): accuracy" in done.stdout
+    assert "On test rows, which took no part (90): accuracy" in done.stdout
     assert Path("f.png").read_bytes().startswith(b"\x89PNG")
     assert command("predict m held.csv -o s.csv --keep age").returncode == 0
     assert read_table("s.csv").num_rows == 90

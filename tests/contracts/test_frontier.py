@@ -739,8 +739,8 @@ def test_rows_that_do_not_belong_together_are_refused_at_once():
         search(tolerance=0.1).fit(X, y, sensitive_features=s, sample_weight=np.arange(N))
     with pytest.raises(ValueError, match=r"'on' must be 'representation' for an encoder.* Leave it out"):
         search(FRHSICEncoder(**FAST), on="prediction").fit(X, sensitive_features=s)
-    # A column that varies overall, but not among the held-out rows.
+    # A column that varies overall, but not among the validation rows.
     rare = np.zeros(N)
     rare[0] = 1.0
-    with pytest.raises(ValueError, match=r"'sensitive_features' must vary among the held-out rows\. Got"):
+    with pytest.raises(ValueError, match=r"'sensitive_features' must vary among the validation rows\. Got"):
         search().fit(X, y, sensitive_features=rare)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+from frhsic.boosting import FRHSICBoostingClassifier
 from frhsic.data import to_sensitive
 from frhsic.datasets import make_u_shaped
 from frhsic.dependence import HSIC
@@ -19,7 +20,7 @@ from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, 
 from frhsic.kernels import Energy, Gaussian, OnRanks
 from frhsic.penalty import Penalty
 from frhsic.persistence import load, save
-from frhsic.selection import FrontierSearch
+from frhsic.selection import FrontierSearch, best_within_limit, lowest_dependence
 
 FAST = {"encoder": (16, 8), "epochs": 60, "batch_size": 100, "learning_rate": 5e-3, "random_state": 0}
 ASIDE = Training(limit_fraction=0.4)
@@ -79,9 +80,9 @@ def models():
 def test_a_limit_is_kept_on_rows_limit_fraction(models, name):
     reached = models[name].reached_
     assert [one.limit for one in reached] == list(read_limit(LIMITS[name]).values())
-    assert all((one.n_trained, one.n_held_out) == (1_200, 800) for one in reached)
+    assert all((one.n_trained, one.n_steering) == (1_200, 800) for one in reached)
     # The tightest is kept, and is not kept by taking away much more than was asked for.
-    assert 0.7 < max(one.held_out / one.limit for one in reached) < 1.15
+    assert 0.7 < max(one.steering / one.limit for one in reached) < 1.15
 
 
 def test_a_limit_is_kept_on_new_rows_by_a_measurement_of_its_own(models):
@@ -136,18 +137,18 @@ def test_rows_are_limit_fraction_where_there_are_enough():
     options = {**FAST, "epochs": 1, "limit": {"gap": 0.5}}
     few = FRHSICClassifier(**options).fit(X[:1_999], y[:1_999], sensitive_features=s[:1_999]).reached_[0]
     many = FRHSICClassifier(**options).fit(X, y, sensitive_features=s).reached_[0]
-    assert (few.n_trained, few.n_held_out, few.held_out) == (1_999, 0, None)
-    assert (many.n_trained, many.n_held_out) == (1_600, 400)
+    assert (few.n_trained, few.n_steering, few.steering) == (1_999, 0, None)
+    assert (many.n_trained, many.n_steering) == (1_600, 400)
     assert few.judged == few.trained
-    assert many.judged == many.held_out
+    assert many.judged == many.steering
 
 
-def test_with_early_stopping_the_held_out_rows_serve_both():
+def test_with_early_stopping_the_steering_rows_serve_both():
     X, y, s = u_shaped()
     options = {**FAST, "limit": {"gap": 0.05}, "early_stopping": True}
     training = Training(validation_fraction=0.3, patience=10)
     model = FRHSICClassifier(**options, training=training).fit(X, y, sensitive_features=s)
-    assert model.reached_[0].n_held_out == 600
+    assert model.reached_[0].n_steering == 600
     assert model.history_[model.best_epoch_]["of_limit"] <= 1.05
 
 
@@ -167,8 +168,8 @@ def test_a_limit_of_a_regression_has_the_unit_of_the_target():
     ]
     a, b = (model.predict(X) for model in models)
     np.testing.assert_allclose(1024.0 * a + 65536.0, b, rtol=1e-3)
-    assert models[1].reached_[0].held_out == pytest.approx(1024.0 * models[0].reached_[0].held_out, rel=0.02)
-    assert models[0].reached_[0].held_out < 1.15 * 0.2
+    assert models[1].reached_[0].steering == pytest.approx(1024.0 * models[0].reached_[0].steering, rel=0.02)
+    assert models[0].reached_[0].steering < 1.15 * 0.2
     free = FRHSICRegressor(**FAST, lam=0).fit(X, y)
     assert gap_by_hand(free.predict(X), s) > 0.5
 
@@ -198,7 +199,7 @@ def test_every_sensitive_column_keeps_the_limit():
     assert len(model.penalty_.terms) == 4
     assert all(gap_by_hand(score, column) < 0.06 for column in s.T)
     largest = max(gap_by_hand(score, column) for column in s.T)
-    assert model.reached_[0].held_out == pytest.approx(largest, abs=0.02)
+    assert model.reached_[0].steering == pytest.approx(largest, abs=0.02)
 
 
 def test_every_class_keeps_the_limit():
@@ -209,7 +210,7 @@ def test_every_class_keeps_the_limit():
     model = FRHSICClassifier(**FAST, limit={"gap": 0.04}, training=ASIDE).fit(X, y, sensitive_features=s)
     gaps = [gap_by_hand(score, s) for score in model.predict_proba(X).T]
     assert max(gaps) < 0.06
-    assert model.reached_[0].held_out == pytest.approx(max(gaps), abs=0.02)
+    assert model.reached_[0].steering == pytest.approx(max(gaps), abs=0.02)
 
 
 def test_a_limit_within_a_label_is_measured_within_it():
@@ -277,6 +278,43 @@ def test_a_search_takes_limits_and_judges_by_what_is_limited():
     assert list(table["limit"]) == ["", "gap 0.1", "gap 0.03"]
 
 
+@pytest.fixture(scope="module")
+def quick_search():
+    """Return a search of two limits, of which the loosest is 0.1, by boosted trees."""
+    X, y, s = u_shaped()
+    model = FRHSICBoostingClassifier(n_estimators=40, random_state=0)
+    limits = [{"gap": 0.03}, {"gap": 0.1}]
+    options = {"limits": limits, "representation": False, "random_state": 0, "validation": 0.4}
+    return FrontierSearch(model, **options).fit(X, y, sensitive_features=s)
+
+
+def test_the_default_rule_with_limits_takes_the_best_that_does_not_miss_the_loosest(quick_search):
+    table = quick_search.results_
+    kept = table[~table["missed"].to_numpy(bool)]
+    assert table["missed"][0]  # the unconstrained model, which was chosen before
+    assert quick_search.best_index_ == kept["performance"].idxmax()
+    assert quick_search.best_estimator_.limit in quick_search.limits
+
+
+def test_where_every_model_misses_the_limit_none_is_chosen_and_the_results_are_there():
+    X, y, s = u_shaped(400)
+    model = FRHSICBoostingClassifier(n_estimators=2, random_state=0)
+    options = {"limits": [{"gap": 1e-6}], "representation": False, "random_state": 0}
+    with pytest.warns(
+        ConvergenceWarning, match=r"No model is chosen: every model misses the limit gap 1e-06\."
+    ):
+        search = FrontierSearch(model, **options).fit(X, y, sensitive_features=s)
+    assert list(search.results_["missed"]) == [True, True]
+    assert search.plot().get_legend() is not None
+    assert not hasattr(search, "best_index_")
+    for access in (lambda: search.best_estimator_, lambda: search.predict(X), lambda: search.score(X, y)):
+        with pytest.raises(NotFittedError, match="No model is chosen: every model misses the limit"):
+            access()
+    with pytest.raises(ValueError, match=r"'rule' must choose a model\. Got None from 'best_within_limit'"):
+        search.choose(best_within_limit)
+    assert search.choose(lowest_dependence).predict(X).shape == (400,)
+
+
 def test_an_interrupted_training_goes_on(tmp_path, monkeypatch):
     X, y, s = u_shaped(600)
     file = tmp_path / "run.checkpoint"
@@ -328,7 +366,7 @@ EXPECTED = [0.4755435600683723, 0.4355752660714607, 0.39629582964995447]  # of t
 def test_what_was_reached_is_a_sentence(models):
     (text,) = map(str, models["gap"].reached_)
     assert text.startswith("Gap of the score: 0.0")
-    assert " on 800 held-out rows, 0.0" in text
+    assert " on 800 steering rows, 0.0" in text
     assert " on 1,200 training rows; limit 0.03." in text
     assert [str(one).partition(":")[0] for one in models["several"].reached_] == [
         "Gap of the score",

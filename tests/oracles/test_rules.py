@@ -9,6 +9,7 @@ import pytest
 from frhsic.inference._results import EquivalenceResult, TestResult
 from frhsic.selection import (
     Point,
+    best_within_limit,
     first_not_rejected,
     knee,
     last_equivalent,
@@ -270,3 +271,30 @@ def test_rules_of_the_front_refuse_what_cannot_be_compared(rule):
         rule([])
     with pytest.raises(ValueError, match=r"'points' must have a finite .* Got nan and 0\.1 at index 1\."):
         rule([Point(0.0, 0.8, 0.1), Point(1.0, math.nan, 0.1)])
+
+
+def test_the_best_within_the_limit_is_the_best_of_those_that_do_not_miss_it():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        size = rng.integers(1, 7)
+        performance, dependence = rng.choice([0.7, 0.8, 0.9], size), rng.choice([0.01, 0.02], size)
+        missed = rng.random(size) < 0.4
+        sweep = [
+            Point(float(i), p, d, missed=bool(m))
+            for i, (p, d, m) in enumerate(zip(performance, dependence, missed, strict=True))
+        ]
+        found = best_within_limit(sweep)
+        if missed.all():
+            assert found is None
+            continue
+        assert not missed[found]
+        better = [
+            (p, -d) > (performance[found], -dependence[found])
+            for p, d in zip(performance, dependence, strict=True)
+        ]
+        assert not any(np.array(better) & ~missed)
+
+
+def test_the_best_within_the_limit_needs_points_that_were_judged_by_one():
+    with pytest.raises(ValueError, match=r"'points' must all have their 'missed'\. Got None at index 1"):
+        best_within_limit([Point(0.0, 0.8, 0.1, missed=True), Point(1.0, 0.8, 0.1)])

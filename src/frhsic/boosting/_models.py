@@ -242,7 +242,7 @@ class FRHSICBoostingClassifier(ClassifierMixin, BaseBooster):  # type: ignore[mi
         first. 0.1 where neither a budget, a limit nor ``lam`` is given.
     limit : dict, optional
         Instead of a budget: what may be left, in the unit of the score: ``{"gap": 0.02}`` and others; see
-        :class:`frhsic.FRHSICClassifier`. It is measured on held-out rows (``validation_fraction``).
+        :class:`frhsic.FRHSICClassifier`. It is measured on steering rows (``validation_fraction``).
     lam : float, optional
         Instead of a budget: the penalty weight. Only at 0 may ``fit`` go without ``sensitive_features``, and
         the booster is a plain one.
@@ -259,8 +259,8 @@ class FRHSICBoostingClassifier(ClassifierMixin, BaseBooster):  # type: ignore[mi
         Keep the round with the least loss on held-out rows among those within the budget or the limit (with
         ``lam``, the least loss plus lam times the penalty), and end 30 rounds after it.
     validation_fraction : float or "auto", default="auto"
-        The share of rows held out for a limit and for early stopping; "auto" is a fifth, but for a limit of
-        fewer than 2,000 rows none.
+        The share of rows held out for early stopping, or as steering rows of a limit; "auto" is a fifth, but
+        for a limit of fewer than 2,000 rows none.
     class_weight : None, "balanced" or dict, default=None
         Weights of the classes in the loss, not in the penalty.
     backend_params : dict, optional
@@ -275,7 +275,7 @@ class FRHSICBoostingClassifier(ClassifierMixin, BaseBooster):  # type: ignore[mi
     relative_dependence_ : float or None
         With a budget: the dependence over that of the plain booster, on the rows trained on.
     reached_ : tuple of Reached
-        With a limit: each limited number on the held-out rows and on those trained on.
+        With a limit: each limited number on the steering rows and on those trained on.
     history_ : list of dict
         One record for each round, of what was found before it.
     n_iter_ : int

@@ -74,12 +74,13 @@ _ModelKinds = Annotated[
     ),
 ]
 _Rule = Annotated[
-    str,
+    str | None,
     option(
         "--rule RULE",
-        "within: lowest dependence at nearly the performance of the model without penalty; lowest: lowest "
-        "dependence; knee: the bend of the front; not-rejected: the weakest penalty at which a test does not "
-        "reject; equivalent: the weakest shown to be below --tolerance.",
+        "limit (with --limits unless said): the best performing that does not miss the loosest; within "
+        "(otherwise): lowest dependence at nearly the performance of the model without penalty; lowest: "
+        "lowest dependence; knee: the bend of the front; not-rejected: the weakest penalty at which a test "
+        "does not reject; equivalent: the weakest shown to be below --tolerance.",
     ),
 ]
 _Within = Annotated[
@@ -93,7 +94,7 @@ _Tolerance = Annotated[
 ]
 _Validation = Annotated[float, option("--validation SHARE", "Share of rows to choose on.")]
 _Holdout = Annotated[
-    float, option("--holdout SHARE", "Share of rows that take no part, to judge the chosen model on.")
+    float, option("--holdout SHARE", "Share of test rows, which take no part, to judge the chosen model on.")
 ]
 
 # Of the model, the picture, the numbers and the page.
@@ -159,9 +160,10 @@ class _Search:
             attributes=rows.s.names,
             performance="accuracy" if rows.classes else "R^2",
             what="the score" if len(rows.classes) < 3 else "the scores",
-            rows={"training": len(rows) - judged, "validation": judged, "held_out": len(held)},
+            rows={"training": len(rows) - judged, "validation": judged, "test": len(held)},
             chosen=self.rule.function(search.points_),
             measure=_WORDS[next(iter(self.grid["limits"][0]))] if "limits" in self.grid else "GDP",
+            loosest=search.points_[1].limit or "",
         )
 
 
@@ -178,7 +180,7 @@ def frontier(
     limits: _Limits = None,
     lams: _Lams = None,
     model: _ModelKinds = "network",
-    rule: _Rule = "within",
+    rule: _Rule = None,
     within: _Within = None,
     tolerance: _Tolerance = None,
     validation: _Validation = 0.2,
@@ -197,8 +199,8 @@ def frontier(
     """Train models of several budgets or limits at once, show what each costs, and save one of them.
 
     Columns are taken as by frhsic train. A model without penalty is always trained beside the others. All are
-    judged on held-out rows (--validation), and a rule chooses one of them there, which flatters it: audit
-    what was chosen on rows that took no part (--holdout).
+    judged on validation rows (--validation), and a rule chooses one of them there, which flatters it: audit
+    what was chosen on test rows, which took no part (--holdout).
 
     \b
     Examples:
@@ -214,7 +216,7 @@ def frontier(
     table = TrainingTable(
         file, target, sensitive, task, kind, weight, drop, keep_sensitive, drop_missing, missing_values
     )
-    parsed = Rule.parse(rule, within, tolerance, weight)
+    parsed = Rule.parse(rule, within, tolerance, weight, limited=limits is not None)
     models = parse_models(model, known=(*MODELS, REPAIR))
     search = _Search(parse_grid(budgets, limits, lams), models, parsed, validation, epochs, seed)
     reserve = Holdout(holdout, save_holdout)
@@ -281,6 +283,7 @@ def _run(
 ) -> str | None:
     """Train, choose, write and print; return what is saved, in words."""
     import frhsic.persistence
+    from frhsic.engine.limits import read_limit
 
     rows, held = reserve.split(data, options.seed)
     search = options.fit(rows)
@@ -329,7 +332,8 @@ def _run(
         )
         if len(held):
             echo()
-            echo_judgement(chosen, "held-out rows, which took no part", held, seed=options.seed)
+            limits = read_limit(options.grid["limits"][0]) if "limits" in options.grid else ()
+            echo_judgement(chosen, "test rows, which took no part", held, seed=options.seed, limits=limits)
         if is_repaired(chosen):
             echo()
             _echo_repair(chosen, output)

@@ -31,6 +31,7 @@ class Frontier:
     rows: dict[str, int]
     chosen: int | None
     measure: str = "GDP"  # of the points
+    loosest: str = ""  # of the limits
 
     @property
     def weakest(self) -> int:
@@ -82,10 +83,7 @@ class Frontier:
                 "allowed; reached: the share left on the rows trained on. "
             )
         if self.has_limits:
-            setting = (
-                "Of it: what training measured at its end over the limit, on rows that it held out if there "
-                "are enough. "
-            )
+            setting = "Of it: what training measured at its end over the limit, on the steering rows. "
         shown = f"GDP: the mean gap between {self.what} at a value and overall"
         if self.measure == "gap":
             shown = f"Gap: the mean distance between {self.what} at a value and all of them"
@@ -97,11 +95,11 @@ class Frontier:
             )
             read += " is not at all."
         echo(f"{setting}{shown}.{read}")
-        from frhsic.engine.budget import MET
+        from frhsic.engine.budget import FEASIBLE, MET
 
         if self.has_limits:
             ratios = zip(self.points, self.columns["of_limit"], strict=True)
-            above = [str(point.limit) for point, ratio in ratios if ratio > MET]
+            above = [str(point.limit) for point, ratio in ratios if ratio > FEASIBLE]
             if above:
                 echo(f"Note: above their limits: {', '.join(above)}. Train for longer.", error=True)
         if not self.has_budgets:

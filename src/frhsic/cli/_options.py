@@ -45,7 +45,7 @@ Task = Annotated[str, option("--task TASK", "auto, classification or regression.
 Drop = Annotated[list[str] | None, option("--drop COL", "A column that is no feature.")]
 KeepSensitive = Annotated[bool, option("--keep-sensitive", "Use the sensitive columns as features too.")]
 SaveHoldout = Annotated[
-    Path | None, option("--save-holdout OUT", "Write the held-out rows, for predict and audit.")
+    Path | None, option("--save-holdout OUT", "Write the test rows, for predict and audit.")
 ]
 Epochs = Annotated[int, option("--epochs N", "Passes over the rows.")]
 Json = Annotated[Path | None, option("--json OUT.json", "Write every number as JSON.")]

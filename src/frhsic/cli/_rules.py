@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # For the help, which loads no library; a test compares them with those of the estimators.
 LIMITED = ("gap", "gdp", "gap_worst", "normalized_hsic", "gap_at")
 _RULES = {  # functions of frhsic.selection
+    "limit": "best_within_limit",
     "within": "lowest_dependence_within",
     "lowest": "lowest_dependence",
     "knee": "knee",
@@ -99,8 +100,21 @@ class Rule:
     tolerance: float | None
 
     @classmethod
-    def parse(cls, name: str, within: float | None, tolerance: float | None, weight: str | None) -> Rule:
+    def parse(
+        cls,
+        name: str | None,
+        within: float | None,
+        tolerance: float | None,
+        weight: str | None,
+        *,
+        limited: bool,
+    ) -> Rule:
         """Read the options of a rule; raise ArgumentError for options that do not go together."""
+        if name is None:
+            name = "limit" if limited else "within"
+        if name == "limit" and not limited:
+            fix = "Pass --limits gap=0.05, say, or another rule."
+            raise ArgumentError("--rule limit", "come with --limits", "none", fix)
         if name not in _RULES:
             close = difflib.get_close_matches(name, _RULES, n=1) or list(_RULES)
             fix = f"Try {quote(close[0])}."
@@ -136,6 +150,11 @@ class Rule:
     def explain(self, found: Frontier) -> str:
         """Return which model was chosen, and what the rule promises, which is mostly nothing."""
         gap = found.measure if len(found.attributes) == 1 else f"{found.measure} on the worst column"
+        if found.chosen is None and self.name == "limit":
+            return (
+                f"No model is chosen: every one misses the limit {found.loosest}. Training for longer, more "
+                "rows or a larger limit may help."
+            )
         if found.chosen is None:
             return (
                 f"No model is chosen: not even for the strongest is {gap} shown to be below "
@@ -165,6 +184,9 @@ class Rule:
                 f"{self.tolerance:g} at alpha = 0.05 (p = {number(point.equivalence.pvalue)}), if the "
                 "tolerance was fixed beforehand"
             )
+        if self.name == "limit":
+            why = f"the best {found.performance} among models that do not miss the limit {found.loosest}"
+            return f"{why}, which is not yet shown to be kept"
         if self.name == "knee":
             return (
                 f"the bend of the front of {found.performance} against {gap}; the ends of the list place it"

@@ -34,7 +34,9 @@ _Lam = Annotated[float | None, option("--lam X", "Penalty weight instead, withou
 _ModelKind = Annotated[
     str, option("--model KIND", "network, or trees of an installed library: lightgbm or xgboost.")
 ]
-_Holdout = Annotated[float, option("--holdout SHARE", "Share of rows to judge on, not to train on.")]
+_Holdout = Annotated[
+    float, option("--holdout SHARE", "Share of test rows: nothing sees them but the judgement.")
+]
 
 
 def train(
@@ -105,6 +107,7 @@ def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str,
     with show_status("Loading"):
         import frhsic.persistence
         from frhsic.engine.budget import BUDGET
+        from frhsic.engine.limits import read_limit
     rows, held = reserve.split(data, seed)
     model = data.make_model(**settings, random_state=seed)
     step = model.steps[-1][0]
@@ -128,7 +131,8 @@ def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str,
         echo(f"  {one}")
     if len(held):
         echo()
-        echo_judgement(model, "held-out rows", held, seed=seed)
+        limits = read_limit(settings["limit"]) if settings["limit"] else ()
+        echo_judgement(model, "test rows, which took no part", held, seed=seed, limits=limits)
     reserve.write(held)
     if not len(held):
         echo("Numbers on rows used for training flatter a model: judge it on others (--holdout, or audit).")

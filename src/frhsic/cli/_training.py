@@ -1,9 +1,10 @@
-"""What ``train`` and ``frontier`` share: reading a table, held-out rows, and judging a model."""
+"""What ``train`` and ``frontier`` share: reading a table, test rows, and judging a model."""
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,20 @@ from frhsic.cli._output import echo, echo_warnings, show_status
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from frhsic.dependence import Dependence
+    from frhsic.engine.limits import Key
+
 _CHUNK = 65_536  # rows that a prediction holds at a time
 _MOST_LABELS = 100
 MODELS = ("network", "lightgbm", "xgboost")
 REPAIR = "repair"  # of the scores of the others, on a frontier
+_NAMES = {
+    "gap": "Gap of {what}",
+    "gdp": "GDP of {what}",
+    "gap_worst": "Gap of decisions by {what} at the worst cut-off",
+    "normalized_hsic": "Normalised HSIC of {what}",
+    "gap_at": "Gap of decisions by {what} at {cutoff:g}",
+}
 
 
 @dataclass(frozen=True)
@@ -137,7 +148,7 @@ def parse_models(text: str, *, known: Sequence[str] = MODELS) -> list[str]:
 
 @dataclass(frozen=True)
 class Holdout:
-    """Rows that are not trained on, and where they are written."""
+    """Test rows, which nothing has seen, and where they are written."""
 
     share: float
     path: Path | None
@@ -150,7 +161,7 @@ class Holdout:
             raise ArgumentError("--save-holdout", "come with --holdout", "none", "Add --holdout 0.2, say.")
 
     def split(self, data: TrainingData, seed: int) -> tuple[TrainingData, TrainingData]:
-        """Return rows to train on and held-out rows, of equal shares of each class."""
+        """Return rows to train on and test rows, of equal shares of each class."""
         import numpy as np
         from sklearn.model_selection import train_test_split
 
@@ -165,13 +176,13 @@ class Holdout:
         return data.take(np.sort(rows)), data.take(np.sort(held))
 
     def write(self, held: TrainingData) -> None:
-        """Write the held-out rows, if there is a path for them."""
+        """Write the test rows, if there is a path for them."""
         import frhsic.sources
 
         if self.path is None:
             return
         frhsic.sources.write_table(held.table, self.path)
-        echo(f"Wrote {len(held):,} held-out rows to {self.path}.")
+        echo(f"Wrote {len(held):,} test rows to {self.path}.")
 
 
 def _read_target(column: Any, task: str) -> tuple[Any, list[Any], str]:
@@ -201,14 +212,25 @@ def _read_target(column: Any, task: str) -> tuple[Any, list[Any], str]:
     return y, labels, why
 
 
-def echo_judgement(model: Any, rows: str, data: TrainingData, *, seed: int | None = None) -> None:
+def echo_judgement(
+    model: Any,
+    rows: str,
+    data: TrainingData,
+    *,
+    seed: int | None = None,
+    limits: Iterable[Key] = (),
+) -> None:
     """Print performance, and the dependence of each score on each sensitive column.
 
-    With a seed, the dependence comes with an interval, which only rows that were not trained on have.
+    With a seed, the dependence comes with an interval, which only rows that were not trained on have; so does
+    what is limited.
     """
     import numpy as np
     from sklearn.metrics import accuracy_score, r2_score
 
+    from frhsic.engine.limits import Key, make_measure
+
+    keys = dict.fromkeys([*limits, Key("gdp")])
     with echo_warnings():
         scores = predict_scores(model, data.x, data.s)
     y, w = data.y, data.w
@@ -223,24 +245,25 @@ def echo_judgement(model: Any, rows: str, data: TrainingData, *, seed: int | Non
     echo(f"On {rows} ({len(y):,}): {performance}.")
     for column, values in scores.items():
         what = "the score" if column == "score" else quote(column)
-        for attribute in data.s.names:
-            gap = _measure_gap(values, data.s.columns([attribute]), data.w, seed)
-            echo(f"  GDP of {what} on {to_line(attribute)}: {gap}.")
+        for attribute, key in itertools.product(data.s.names, keys):
+            name = _NAMES[key.measure].format(cutoff=key.cutoff, what=what)
+            measure = make_measure(key, weighted=False)
+            value = _measure(values, data.s.columns([attribute]), data.w, measure, seed)
+            echo(f"  {name} on {to_line(attribute)}: {value}.")
 
 
-def _measure_gap(values: Any, s: Any, w: Any, seed: int | None) -> str:
-    """Return the GDP of a score on one column in words."""
+def _measure(values: Any, s: Any, w: Any, measure: Dependence, seed: int | None) -> str:
+    """Return the dependence of a score on one column in words."""
     import torch
 
-    import frhsic.dependence
     import frhsic.inference
 
     if seed is None:
         weights = None if w is None else torch.from_numpy(w)
-        return number(float(frhsic.dependence.GDP()(torch.from_numpy(values), s, weights)))
+        return number(float(measure(torch.from_numpy(values), s, weights)))
     with echo_warnings():
         found = frhsic.inference.confidence_interval(
-            values, s, dependence=frhsic.dependence.GDP(), random_state=seed, sample_weight=w
+            values, s, dependence=measure, random_state=seed, sample_weight=w
         )
     return (
         f"{number(found.estimate)}, {found.confidence_level:.0%} interval {number(found.low)} to "

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive, split_labels
 from frhsic.dependence import GDP, HSIC, Dependence, ScoreGap
-from frhsic.engine.budget import MET
+from frhsic.engine.budget import FEASIBLE, MET
 from frhsic.engine.rows import Rows
 from frhsic.numerics._cells import Cells
 from frhsic.penalty import MIN_ROWS, Penalty, PenaltySum
@@ -98,7 +98,7 @@ class Limits:
     labels : sequence of float, optional
         Codes of y within which it is measured; None is all rows together.
     watched : Rows, optional
-        The held-out rows on which it is measured; None measures on those trained on.
+        The steering rows, on which it is measured; None measures on those trained on.
     """
 
     most: Sequence[Mapping[Key, float]]
@@ -179,9 +179,10 @@ class Reached:
     trained : float
         On the rows trained on.
     n_trained : int
-    held_out : float or None
-        On held-out rows; None where there were too few to hold some out.
-    n_held_out : int
+    steering : float or None
+        On the steering rows: those not trained on, by which training kept the limit; None where there were
+        too few rows for that, and the training rows steered.
+    n_steering : int
     chance : float
         What independent rows of this number would show; it is taken off the values above.
     """
@@ -190,21 +191,26 @@ class Reached:
     limit: float
     trained: float
     n_trained: int
-    held_out: float | None = None
-    n_held_out: int = 0
+    steering: float | None = None
+    n_steering: int = 0
     chance: float = 0.0
 
     @property
     def judged(self) -> float:
-        """The value that the multiplier followed."""
-        return self.trained if self.held_out is None else self.held_out
+        """The value that steered: that on the steering rows, or else on those trained on."""
+        return self.trained if self.steering is None else self.steering
+
+    @property
+    def missed(self) -> bool:
+        """Whether the value that steered is more than 5 % above the limit."""
+        return self.judged > FEASIBLE * self.limit
 
     def __str__(self) -> str:
         inside = f"{self.trained:.3g} on {self.n_trained:,} training rows"
-        if self.held_out is None:
-            where = f"{inside}, no rows held out"
+        if self.steering is None:
+            where = f"{inside}, which steered"
         else:
-            where = f"{self.held_out:.3g} on {self.n_held_out:,} held-out rows, {inside}"
+            where = f"{self.steering:.3g} on {self.n_steering:,} steering rows, {inside}"
         name, _, cutoff = self.name.partition(" ")
         few = ""
         if self.chance > self.limit / 2.0:
@@ -290,7 +296,7 @@ class Meter:
                     part = replace(part, measure=part.measure._with(_cells=Cells.of(s, share, _UNITS)))
                 parts.append(part)
         if not parts:
-            must = "vary among the rows on which a limit is measured (those held out, of each label of y)"
+            must = "vary among the rows on which a limit is measured (the steering rows, of each label of y)"
             fix = "Pass more rows, or Training(limit_fraction=0) to measure on the training rows."
             raise ArgumentError("sensitive_features", must, "a single value, or too few rows", fix)
         return parts
@@ -323,9 +329,9 @@ class Meter:
 
     def report(self, evaluate: Scores, trained: Rows) -> list[tuple[Reached, ...]]:
         """Return what each model of a stack has of each thing that it is limited in."""
-        limits, held_out = self.limits, self.limits.watched
+        limits, steering = self.limits, self.limits.watched
         judged, chance = self._measure(evaluate)
-        inside = judged if held_out is None else Meter(limits, trained).measure(evaluate)
+        inside = judged if steering is None else Meter(limits, trained).measure(evaluate)
         return [
             tuple(
                 Reached(
@@ -333,8 +339,8 @@ class Meter:
                     most[key],
                     float(inside[k, j]),
                     _count(key, trained),
-                    None if held_out is None else float(judged[k, j]),
-                    0 if held_out is None else _count(key, held_out),
+                    None if steering is None else float(judged[k, j]),
+                    0 if steering is None else _count(key, steering),
                     float(chance[k, j]),
                 )
                 for j, key in enumerate(limits.keys)

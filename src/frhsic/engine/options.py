@@ -48,9 +48,9 @@ class Training:
     validation_fraction : float, default=0.1
         The share of the rows that is held out for early stopping.
     limit_fraction : float or "auto", default="auto"
-        With a limit: the share of the rows that is not trained on, so that what is limited is measured on
-        rows the model has not seen; 0 measures on the rows trained on. "auto" is 0.2 from 2,000 rows on and 0
-        below, where so few rows say little. With early stopping the held-out rows serve both.
+        With a limit: the share of the rows that is not trained on, the steering rows, so that what is limited
+        is measured on rows the model has not seen; 0 measures on the rows trained on. "auto" is 0.2 from
+        2,000 rows on and 0 below, where so few rows say little. With early stopping these rows serve both.
     patience : int, default=10
         Epochs without improvement on the held-out rows before training stops early.
     every : int, optional

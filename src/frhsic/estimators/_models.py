@@ -36,9 +36,9 @@ class FRHSICClassifier(ClassifierMixin, BaseModel):  # type: ignore[misc]
     limit : dict, optional
         Instead of a budget: what may be left, in the unit of the score: ``{"gap": 0.02}``, ``{"gdp": 0.02}``,
         ``{"gap_at": {0.5: 0.03}}``, ``{"gap_worst": 0.05}``, ``{"normalized_hsic": 0.01}``, or several. It is
-        measured on held-out rows, a fifth of 2,000 or more (``Training(limit_fraction=...)``), in
-        at most ten ranges of each column of S, less what chance adds. Of several columns, classes or labels
-        the largest value counts.
+        measured on steering rows, a fifth of 2,000 or more that is not trained on
+        (``Training(limit_fraction=...)``), in at most ten ranges of each column of S, less what chance adds.
+        Of several columns, classes or labels the largest value counts.
     lam : float, optional
         Instead of a budget: the penalty weight, which is not comparable between penalties or data.
         Only at 0 may ``fit`` go without ``sensitive_features``.
@@ -81,7 +81,7 @@ class FRHSICClassifier(ClassifierMixin, BaseModel):  # type: ignore[misc]
         With a budget: the dependence over that of the unconstrained model, on the rows trained on. A budget
         missed by more than 15 % is a ConvergenceWarning.
     reached_ : tuple of Reached
-        With a limit: for each number that is limited its value on the held-out rows and on those trained on;
+        With a limit: for each number that is limited its value on the steering rows and on those trained on;
         ``print`` shows it as a sentence.
     best_epoch_, n_iter_ : int
     scaling_x_, scaling_s_ : Scaling

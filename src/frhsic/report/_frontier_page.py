@@ -64,7 +64,7 @@ def render_frontier(
     reason: str | None = None,
     rule: str | None = None,
     found: bool = True,
-    held_out: Sequence[str] = (),
+    test_rows: Sequence[str] = (),
     command: str | None = None,
     source: str | None = None,
     date: datetime | None = None,
@@ -83,8 +83,8 @@ def render_frontier(
     reason, rule : str, optional
         Why the model was chosen, in words; the name of the rule if it is not that of the search.
     found : bool, default=True
-        False: no model met the rule.
-    held_out : sequence of str
+        False: no model met the rule, whatever the search has chosen.
+    test_rows : sequence of str
         Sentences about the chosen model on rows that took no part.
     command, source, date
         As in :func:`render_report`.
@@ -118,16 +118,16 @@ def render_frontier(
         versions=find_versions(),
         n=len(search.points_),
         reason=reason,
-        chosen=found,
+        chosen=found and search._chosen is not None,
         chosen_tiles=table.tiles(),
         picture=_picture(search, found=found),
         summary=table.summary(),
         headings=table.headings(),
         rows=table.rows(),
         settings=[repr(_last(member))[:300] for member in search._members],
-        rule=rule or _rule_name(search.rule),
+        rule=rule or _rule_name(search._rule),
         not_tried=table.not_tried(),
-        held_out=held_out,
+        test_rows=test_rows,
     )
 
 
@@ -145,7 +145,7 @@ def draw_search(search: FrontierSearch, *, ax: Axes | None = None, found: bool =
     on = "the worst column" if several else shown(table.attributes[0])
     return plot_frontier(
         search.points_,
-        chosen=search.best_index_ if found else None,
+        chosen=search._chosen if found else None,
         dependence=f"dependence on {on}",
         performance=table.performance,
         ax=ax,
@@ -161,7 +161,7 @@ def _picture(search: FrontierSearch, *, found: bool) -> Picture:
         title="Performance against dependence",
         description=f"{len(points)} models; the best performance is {digits(best)}, the least dependence "
         f"{digits(least)}.",
-        caption="Each model by its performance and its dependence on held-out rows, with the interval of "
+        caption="Each model by its performance and its dependence on validation rows, with the interval of "
         "each by itself. The line joins models that no other beats.",
         size=(7.2, 4.2),
     )
@@ -174,7 +174,7 @@ class _Table:
         results = search.results_
         self._columns: dict[str, list[Any]] = {str(name): list(results[name]) for name in results}
         self._points = search.points_
-        self._chosen = search.best_index_ if found else None
+        self._chosen = search._chosen if found else None
         self._words = _words.TEXT["frontier"]
         self._repairs = search.repair
         model = search._trained[0].model

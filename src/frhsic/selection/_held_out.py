@@ -1,4 +1,4 @@
-"""Training rows and held-out rows of a search."""
+"""Training rows and validation rows of a search."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sklearn.model_selection import train_test_split
 from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive, check_aligned, take_rows, to_sensitive, to_weights
 
-_FEWEST: Final = 20  # held-out rows
+_FEWEST: Final = 20  # validation rows
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Training rows as they were passed; held-out rows, with x as the last step sees it and s a Sensitive."""
+    """Training rows as passed; validation rows, with x as the last step sees it and s a Sensitive."""
 
     x: Any
     y: Any
@@ -29,12 +29,12 @@ class Rows:
 
     @property
     def parts(self) -> dict[str, Sensitive]:
-        """The sensitive columns of held-out rows one by one."""
+        """The sensitive columns of validation rows one by one."""
         return {name: self.s.columns([name]) for name in self.s.names}
 
 
 def hold_out(rows: Rows, validation: Any, *, stratify: bool, seed: int) -> tuple[Rows, Rows]:
-    """Return training and held-out rows; the latter are ``validation`` or, if it is a share, random."""
+    """Return training and validation rows; the latter are ``validation`` or, if it is a share, random."""
     n = _count(rows.x)
     s = to_sensitive(rows.s, n_rows=n)
     w = to_weights(rows.w, n_rows=n)
@@ -55,7 +55,7 @@ def _read(validation: Any, s: Sensitive, *, needs_y: bool) -> Rows:
         given = tuple(given.get(name) for name in ("data", "target", "sensitive_features"))
     if not isinstance(given, tuple) or len(given) not in (3, 4):
         raise TypeError(
-            "'validation' must be a share of the rows, or held-out rows (X, y, sensitive_features). Got "
+            "'validation' must be a share of the rows, or validation rows (X, y, sensitive_features). Got "
             f"{type(validation).__name__}. Write validation=0.2, or pass a tuple."
         )
     x, y, s_held, *weights = given
@@ -93,7 +93,7 @@ def _split(rows: Rows, s: Sensitive, share: float, *, stratify: bool, seed: int)
         if bool((column == column[0]).all()):
             got = f"a single value of '{name}' in all {len(held)}"
             fix = "Leave the column out, or hold out more rows."
-            raise ArgumentError("sensitive_features", "vary among the held-out rows", got, fix)
+            raise ArgumentError("sensitive_features", "vary among the validation rows", got, fix)
     kept = Rows(*(take_rows(part, train) for part in (rows.x, rows.y, rows.s, rows.w)))
     return kept, Rows(take_rows(rows.x, held), take_rows(rows.y, held), held_s, take_rows(rows.w, held))
 

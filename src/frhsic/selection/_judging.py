@@ -1,8 +1,9 @@
-"""One trained model on held-out rows: performance, dependences with their intervals, tests."""
+"""One trained model on validation rows: performance, dependences with their intervals, tests."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -16,6 +17,7 @@ from frhsic.auditing.probes import MOST_ROWS, probe_representation
 from frhsic.boosting import FRHSICBoostingClassifier, FRHSICBoostingRegressor
 from frhsic.data import Sensitive, to_generator, to_matrix
 from frhsic.dependence import GDP, HSIC, Dependence, ScoreGap
+from frhsic.engine.budget import FEASIBLE
 from frhsic.engine.limits import Key, make_measure, read_limit, write_limit
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor
 from frhsic.inference import EquivalenceResult, Interval
@@ -45,7 +47,8 @@ class Judge:
     tolerance: float | None
     representation: bool
     seed: int
-    limited: Key | None = None  # what the models are limited in, if they are
+    limited: Key | None = None  # what the models are limited in first, if they are
+    loosest: Mapping[Key, float] = field(default_factory=dict)  # the loosest limit asked
 
     @property
     def measure(self) -> Dependence:
@@ -57,7 +60,7 @@ class Judge:
         return GDP() if self.limited is None else make_measure(self.limited, weighted=False)
 
     def rehearse(self, held: Rows) -> None:
-        """Judge noise on the held-out rows: a measure without an interval or test raises before training."""
+        """Judge noise on the validation rows: what has no interval or test raises before training."""
         if held.w is not None and self.tolerance is not None:
             must = "be None with weights: no weighted equivalence test is derived"
             raise ArgumentError("tolerance", must, repr(self.tolerance), "Leave one of them out.")
@@ -80,6 +83,7 @@ class Judge:
         found: dict[str, Any] = {}
         main: list[Interval] = []
         lower: list[float] = []
+        limited: dict[Key, list[Interval]] = {key: [] for key in self.loosest}
         # The greatest of q lower limits is above the greatest dependence as soon as one of them fails.
         strict = 1.0 - (1.0 - LEVEL) / len(held.s.names)
         for name, part in held.parts.items():
@@ -97,6 +101,12 @@ class Judge:
             if self.dependence is None and self.on == "prediction":
                 own = intervals.get("gdp" if self.limited is None else self.limited.measure)
             main.append(own or self._interval(view, part, self.measure, held.w))
+            for key, judged in limited.items():
+                assert prediction is not None  # noqa: S101 - an encoder takes no limit
+                known = intervals.get(str(key)) if strict == LEVEL else None
+                limit = make_measure(key, weighted=False)
+                known = known or self._interval(prediction, part, limit, held.w, confidence_level=strict)
+                judged.append(known)
             one = main[-1]
             if strict != LEVEL:
                 one = self._interval(view, part, self.measure, held.w, confidence_level=strict)
@@ -124,8 +134,19 @@ class Judge:
             lower=max(lower),
             budget=None if model.budget is None else float(model.budget),
             limit=None if model.limit is None else write_limit(read_limit(model.limit)),
+            missed=self._misses(model, limited) if self.loosest else None,
         )
         return point, found
+
+    def _misses(self, model: Model, limited: Mapping[Key, list[Interval]]) -> bool:
+        """Return whether a model misses the loosest limit, by what steered it and by these rows."""
+        steered = {one.name: one.judged for one in model.reached_}
+        for key, most in self.loosest.items():
+            judged = steered.get(str(key), max(one.estimate for one in limited[key]))
+            low = max(one.low for one in limited[key])
+            if judged > FEASIBLE * most or (low > most and not _is_given_labels(model)):
+                return True
+        return False
 
     def _interval(
         self,
@@ -225,6 +246,12 @@ def _strength(model: Model) -> float:
     if model.limit is not None:
         return 1.0 / min(read_limit(model.limit).values())
     return float(model.lam or 0.0) if model.budget is None else 1.0 / model.budget
+
+
+def _is_given_labels(model: Model) -> bool:
+    """Return whether a limit is one within labels of y, of which the dependence of all rows says nothing."""
+    penalty = getattr(model, "penalty_", None)
+    return penalty is not None and all(term.given is not None for _, term in penalty.pairs)
 
 
 def _is_constant(z: Tensor) -> bool:

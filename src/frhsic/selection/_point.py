@@ -1,4 +1,4 @@
-"""One trained model of a sweep over penalty weights, budgets or limits, as judged on held-out rows."""
+"""One trained model of a sweep over penalty weights, budgets or limits, as judged on validation rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from frhsic.inference import EquivalenceResult, Result, TestResult
 
 @dataclass(frozen=True)
 class Point(Result):
-    """One trained model of a sweep, as judged on held-out rows.
+    """One trained model of a sweep, as judged on validation rows.
 
     A selection rule is a function of a sequence of points that returns the index of one of them. Points may
     come in any order: rules sort them by ``penalty_weight``, equal ones in the order given.
@@ -40,6 +40,10 @@ class Point(Result):
         The share of the unconstrained model's dependence that it was allowed in training.
     limit : str or None
         What it was limited in, and by how much: "gap 0.02".
+    missed : bool or None
+        Whether it misses the loosest limit that was asked; None where none was. A limit is missed where the
+        value that steered it is more than 5 % above, or the lower confidence limit on the rows that judge it
+        is above. For a model that was not limited in this, its dependence stands for the value that steered.
     model : str or None
         The kind of model, in a sweep over several: "network", "lightgbm", "xgboost", "lightgbm repaired".
 
@@ -59,6 +63,7 @@ class Point(Result):
     budget: float | None = None
     limit: str | None = None
     model: str | None = None
+    missed: bool | None = None
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.penalty_weight):

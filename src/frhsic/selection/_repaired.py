@@ -22,7 +22,7 @@ _SHARE: Final = Key("normalized_hsic")  # of which a budget is a share
 
 
 class RepairedScores(BaseEstimator):  # type: ignore[misc]
-    """The cross-fitted scores of the held-out rows, as a model that predicts them and nothing else."""
+    """The cross-fitted scores of the validation rows, as a model that predicts them and nothing else."""
 
     lam = None
     reached_ = ()
@@ -52,12 +52,12 @@ class RepairedScores(BaseEstimator):  # type: ignore[misc]
         return classes
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: ARG002
-        """Return the likelier class, or the number, of the held-out rows."""
+        """Return the likelier class, or the number, of the validation rows."""
         scores = self.scores
         return self.classes_[(scores > 0.5).astype(int)] if is_classifier(self.model) else scores
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: ARG002
-        """Return the probability of each class of the held-out rows."""
+        """Return the probability of each class of the validation rows."""
         return np.column_stack((1.0 - self.scores, self.scores))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -77,7 +77,7 @@ class RepairedScores(BaseEstimator):  # type: ignore[misc]
 def repair_model(
     plain: Any, held: Rows, budgets: Any, limits: Any, seed: int
 ) -> list[tuple[RepairedModel, RepairedScores]]:
-    """Return the plain model repaired to each budget or limit on held-out rows, and their repaired scores."""
+    """Return the plain model repaired to each budget or limit on validation rows, and the scores of these."""
     scores = predict_score(plain, held.x)
     whole = _measure(scores, held)
     settings = [(budget, None, {_SHARE.measure: budget * max(whole, 1e-12)}) for budget in budgets or ()]

@@ -73,7 +73,7 @@ def last_equivalent(points: Sequence[Point], *, alpha: float = 0.05) -> int | No
 
     From the strongest penalty to the weakest, each model's equivalence test is made at level ``alpha``; it
     passes if ``equivalence.pvalue <= alpha``. Testing stops at the first failure, and the last pass is
-    returned. Then, over held-out samples,
+    returned. Then, over validation samples,
 
         P(a model is returned and its dependence is at least the tolerance) <= alpha.
 
@@ -87,7 +87,7 @@ def last_equivalent(points: Sequence[Point], *, alpha: float = 0.05) -> int | No
     Returns
     -------
     int or None
-        An index into ``points``; None if not even the strongest penalty passes. A larger held-out sample, a
+        An index into ``points``; None if not even the strongest penalty passes. A larger validation sample, a
         stronger penalty or a larger tolerance may help; the last must not be chosen by looking at these rows.
 
     See Also
@@ -181,7 +181,7 @@ def lowest_dependence_within(points: Sequence[Point], *, tolerance: float = 0.01
 
     Notes
     -----
-    On few held-out rows 1 % is less than the error of the performance: with 1,000 rows an accuracy of 0.85
+    On few validation rows 1 % is less than the error of the performance: with 1,000 rows an accuracy of 0.85
     has a standard error of 0.011 (less for a difference of two models, which mostly agree).
 
     Examples
@@ -193,6 +193,42 @@ def lowest_dependence_within(points: Sequence[Point], *, tolerance: float = 0.01
     chosen = matched_point(points, weakest, tolerance=tolerance)
     assert chosen is not None  # noqa: S101 - the weakest is within any tolerance of itself
     return chosen
+
+
+def best_within_limit(points: Sequence[Point]) -> int | None:
+    """Return the best performing model that does not miss the loosest limit asked.
+
+    Models of tighter limits are the fall-back where that of the loosest misses it. The default rule of a
+    search with limits.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        Each with ``missed``.
+
+    Returns
+    -------
+    int or None
+        An index into ``points``; None where every model misses the limit. Of equal performances the one of
+        lower dependence, then the first.
+
+    Notes
+    -----
+    Not missed is not shown to be kept: that needs rows that took no part in training, steering or choosing.
+
+    Examples
+    --------
+    >>> sweep = [(0.85, 0.09, True), (0.83, 0.06, True), (0.80, 0.03, False), (0.76, 0.02, False)]
+    >>> best_within_limit([Point(0, p, d, missed=missed) for p, d, missed in sweep])
+    2
+    """
+    check_points(points)
+    for index, point in enumerate(points):
+        if point.missed is None:
+            fix = "Train models with limits: FrontierSearch(limits=...)."
+            raise ArgumentError("points", "all have their 'missed'", f"None at index {index}", fix)
+    within = [index for index, point in enumerate(points) if not point.missed]
+    return max(within, key=lambda i: (points[i].performance, -points[i].dependence), default=None)
 
 
 def knee(points: Sequence[Point]) -> int:
@@ -249,7 +285,7 @@ def find_weakest(points: Sequence[Point]) -> int:
 
 
 def _sort(points: Sequence[Point], *, strongest_first: bool = False) -> list[int]:
-    """Return the indices by penalty weight, equal ones as given: an order held-out rows cannot change."""
+    """Return the indices by penalty weight, equal ones as given: an order validation rows cannot change."""
     check_points(points)
     sign = -1.0 if strongest_first else 1.0
     return sorted(range(len(points)), key=lambda index: sign * points[index].penalty_weight)
@@ -258,7 +294,7 @@ def _sort(points: Sequence[Point], *, strongest_first: bool = False) -> list[int
 def _require(results: list[R | None], name: str, of: str, keyword: str) -> list[R]:
     for index, result in enumerate(results):
         if result is None:
-            fix = f"Make a test of {of} on held-out rows for every model: FrontierSearch({keyword})."
+            fix = f"Make a test of {of} on validation rows for every model: FrontierSearch({keyword})."
             raise ArgumentError("points", f"all have their '{name}'", f"None at index {index}", fix)
     return [result for result in results if result is not None]
 

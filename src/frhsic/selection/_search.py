@@ -1,10 +1,11 @@
-"""A whole frontier from one call: models trained, judged on held-out rows, and one of them chosen."""
+"""A whole frontier from one call: models trained, judged on validation rows, and one of them chosen."""
 
 from __future__ import annotations
 
 import copy
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +16,7 @@ import sklearn
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import check_scoring
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
@@ -26,7 +28,7 @@ from frhsic._progress import Progress
 from frhsic.boosting import FRHSICBoostingClassifier, FRHSICBoostingRegressor, fit_trees
 from frhsic.data import check_aligned, to_generator
 from frhsic.dependence import Dependence
-from frhsic.engine.limits import read_limit
+from frhsic.engine.limits import Key, read_limit, write_limit
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
 from frhsic.inference import EquivalenceResult, TestResult, frame, load_report
 from frhsic.selection._front import pareto_front
@@ -34,11 +36,11 @@ from frhsic.selection._held_out import Rows, hold_out
 from frhsic.selection._judging import LEVEL, Judge, On, name_model
 from frhsic.selection._point import Point
 from frhsic.selection._repaired import repair_model
-from frhsic.selection._rules import lowest_dependence_within
+from frhsic.selection._rules import best_within_limit, lowest_dependence_within
 
 Rule: TypeAlias = Callable[[Sequence[Point]], int | None]
 
-# Halvings or so of the dependence; with a few thousand held-out rows less than a twentieth is hard to tell
+# Halvings or so of the dependence; with a few thousand validation rows less than a twentieth is hard to tell
 # from chance.
 _BUDGETS = (0.5, 0.2, 0.1, 0.05)
 TREES = (FRHSICBoostingClassifier, FRHSICBoostingRegressor)
@@ -47,7 +49,7 @@ _GRIDS = {"budgets": "budget", "limits": "limit", "lams": "weight"}  # of which 
 
 @dataclass(frozen=True, eq=False)
 class _Trained:
-    """A model with the steps before it, what is judged of it, and held-out rows as it sees them."""
+    """A model with the steps before it, what is judged of it, and validation rows as it sees them."""
 
     member: Any
     before: Pipeline | None
@@ -67,11 +69,11 @@ def _has(name: str) -> Callable[[FrontierSearch], bool]:
 
 
 class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Train a model at each budget in one stacked pass, judge all on held-out rows, choose one by a rule.
+    """Train a model at each budget in one stacked pass, judge all on validation rows, choose one by a rule.
 
-    Rows are held out, the earlier steps of a Pipeline are fitted once on the training rows, all models are
-    trained together (:func:`frhsic.estimators.fit_path`), and each becomes a :class:`Point`. The chosen model
-    is not trained again on all rows: it is the model that was judged.
+    Validation rows are held out, the earlier steps of a Pipeline are fitted once on the training rows, all
+    models are trained together (:func:`frhsic.estimators.fit_path`), and each becomes a :class:`Point`. The
+    chosen model is not trained again on all rows: it is the model that was judged.
 
     Parameters
     ----------
@@ -87,13 +89,16 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         model is trained beside them.
     lams : sequence of float, optional
         Penalty weights instead; pass 0 among them for the unconstrained model.
-    rule : callable, default=lowest_dependence_within
+    rule : callable, optional
         A function of points that returns the index of one: ``functools.partial(lowest_dependence_within,
         tolerance=0.02)``, ``knee``, ``lowest_dependence``, ``first_not_rejected`` (with ``test=True``),
         ``last_equivalent`` (with a ``tolerance``), or your own. It is tried on made-up points before
-        anything is trained, so that it does not fail afterwards.
+        anything is trained, so that it does not fail afterwards. None is ``lowest_dependence_within``, and
+        with ``limits`` ``best_within_limit``: the best performing model that does not miss the loosest
+        limit. Where every model misses that, none is chosen, with a warning: ``results_``, ``plot`` and
+        ``report`` are there, and what asks for the chosen model is a ``NotFittedError``.
     validation : float, tuple or Bunch, default=0.2
-        The share of rows to hold out, with the same share of each class, or the held-out rows themselves:
+        The share of rows to judge on, with the same share of each class, or these rows themselves:
         ``(X, y, sensitive_features)``, with weights as a fourth, or a Bunch as datasets return.
     scoring : str or callable, optional
         The performance, as scikit-learn names it; None is the estimator's own score: accuracy, R^2, minus the
@@ -109,14 +114,14 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Also test independence.
     tolerance : float, optional
         Also test whether the dependence is below this, in the units of ``dependence``. Fix it before you look
-        at the held-out rows.
+        at the validation rows.
     representation : bool, default=True
         Also judge the representation. This is most of the time of judging: see Notes.
     repair : bool, default=False
         Also judge the model without penalty with its scores repaired to each budget or limit
         (:class:`frhsic.repair.ScoreRepair`). Such a model needs S at prediction, which law may forbid.
     random_state : None, int or generator, default=None
-        Of the held-out rows and of the draws behind intervals and tests, which are the same for all models.
+        Of the validation rows and of the draws behind intervals and tests, which are the same for all models.
         The networks use that of the estimator.
 
     Attributes
@@ -125,10 +130,10 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         A row for each model. Always: model ("network" or the library of the trees; "repaired" after it where
         scores are), budget, limit, lam, penalty_weight (lam, or one over the budget or the smallest limit),
         relative_dependence (on training rows, over the unconstrained model's, as the budget has it), of_limit
-        (the largest measured value over its limit, on held-out rows where there are some), performance,
-        dependence and its interval, on_front.
+        (the largest value that steered over its limit), performance, dependence and its interval, on_front.
+        With limits, missed (the loosest of them).
         Then, of a prediction, gap, gdp and (debiased normalised) hsic with intervals; of a representation,
-        hsic_z (whitened), r2_ridge and r2_boosted (of S from Z, cross-validated among the held-out rows);
+        hsic_z (whitened), r2_ridge and r2_boosted (of S from Z, cross-validated among the validation rows);
         pvalue and equivalence_pvalue. With several sensitive columns one of each, such as gdp_age.
     points_ : list of Point
     models_ : list of fitted estimators
@@ -145,8 +150,8 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     ``last_equivalent`` keeps its level, and only about the tolerance. ``results_`` shows whether a budget was
     kept; there is no warning.
 
-    **Repair** is fitted on the held-out rows, since a model's scores of its own training rows are others, and
-    judged there by five folds: each row by a map that did not see it. Its budget is a share of normalised
+    **Repair** is fitted on the validation rows, since a model's scores of its own training rows are others,
+    and judged there by five folds: each row by a map that did not see it. Its budget is a share of normalised
     HSIC of the score on these rows.
 
     **Several sensitive columns** are judged one by one. A point has the greatest dependence, the greatest
@@ -179,7 +184,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         budgets: Sequence[float] | None = None,
         limits: Sequence[Mapping[str, Any]] | None = None,
         lams: Sequence[float] | None = None,
-        rule: Rule = lowest_dependence_within,
+        rule: Rule | None = None,
         validation: Any = 0.2,
         scoring: Any = None,
         dependence: Dependence | None = None,
@@ -208,7 +213,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None
     ) -> Self:
-        """Train a model at each budget or penalty weight, judge all on held-out rows, and choose one.
+        """Train a model at each budget or penalty weight, judge all on validation rows, and choose one.
 
         Parameters
         ----------
@@ -231,8 +236,9 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         stratify = is_classifier(self._last)
         train, held = hold_out(rows, self.validation, stratify=stratify, seed=seed)
         asked = (self.scoring, self.test, self.tolerance, self.representation)
-        limited = None if self.limits is None else next(iter(read_limit(self.limits[0])))
-        judge = Judge(self._on, self.dependence, *asked, seed, limited)
+        limits = [read_limit(limit) for limit in self.limits or ()]
+        limited = next(iter(limits[0])) if limits else None
+        judge = Judge(self._on, self.dependence, *asked, seed, limited, self._loosest)
         judge.rehearse(held)
         trained = [one for member in self._members for one in self._train(member, train, held, seed)]
         judged = []
@@ -243,16 +249,18 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                     point = replace(point, model=name_model(one.judged))
                 judged.append((point, found))
                 bar.advance()
-        for name in ("best_index_", "best_estimator_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
+        self._chosen: int | None = None  # not that of an earlier fit
         self.models_: list[Any] = [one.model for one in trained]
         self.points_ = [point for point, _ in judged]
         self._trained = [replace(one, rows=None) for one in trained]
         self._found = [found for _, found in judged]
-        return self.choose(self.rule)
+        if self.rule is None and self._rule(self.points_) is None:
+            warnings.warn(self._describe_none(), ConvergenceWarning, stacklevel=2)
+            return self
+        return self.choose(self._rule)
 
     def _train(self, member: Any, train: Rows, held: Rows, seed: int) -> list[_Trained]:
-        """Return each model of one estimator, with the steps before it and held-out rows as it sees them."""
+        """Return the models of one estimator, the steps before it, and validation rows as it sees them."""
         x, before = train.x, None
         if isinstance(member, Pipeline) and len(member.steps) > 1:
             before = clone(member[:-1])
@@ -295,14 +303,49 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if index not in range(len(self.points_)):
             must, got = f"return an index below {len(self.points_)}", f"{index!r} from {_name(rule)}"
             raise ArgumentError("rule", must, got, "Return the place of a point in the list.")
-        self.best_index_ = int(index)
+        self._chosen = int(index)
+        return self
+
+    @property
+    def best_index_(self) -> int:
+        """The place of the chosen model in ``points_`` and ``models_``."""
+        check_is_fitted(self, "models_")
+        if self._chosen is None:
+            raise NotFittedError(self._describe_none())
+        return self._chosen
+
+    @property
+    def best_estimator_(self) -> Any:
+        """The chosen model, in a Pipeline where the estimator is one."""
+        check_is_fitted(self, "models_")
         best = self.models_[self.best_index_]
         chosen = self._trained[self.best_index_]
         if isinstance(chosen.member, Pipeline):
             earlier = [] if chosen.before is None else chosen.before.steps
             best = Pipeline([*earlier, (chosen.member.steps[-1][0], best)])
-        self.best_estimator_: Any = best
-        return self
+        return best
+
+    def _describe_none(self) -> str:
+        """Return that no model is chosen, and what is there instead."""
+        why = f"{_name(self._rule)} found none"
+        if self._rule is best_within_limit:
+            why = f"every model misses the limit {write_limit(self._loosest)}"
+        return (
+            f"No model is chosen: {why}. The models are kept: look at results_, or call "
+            "choose(lowest_dependence). Train for longer, hold out more rows, or allow a larger limit."
+        )
+
+    @property
+    def _rule(self) -> Rule:
+        if self.rule is not None:
+            return self.rule
+        return lowest_dependence_within if self.limits is None else best_within_limit
+
+    @property
+    def _loosest(self) -> dict[Key, float]:
+        """The loosest of the limits, of which a model of the smallest penalty weight is trained."""
+        limits = [read_limit(limit) for limit in self.limits or ()]
+        return max(limits, key=lambda limit: min(limit.values()), default={})
 
     @property
     def results_(self) -> Any:
@@ -323,6 +366,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 "dependence_low": point.lower,
                 "dependence_high": point.upper,
                 "on_front": index in front,
+                **({} if point.missed is None else {"missed": point.missed}),
                 **found,
             }
             for index, (point, model, found) in enumerate(
@@ -442,7 +486,9 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             given["equivalence"] = EquivalenceResult(
                 0.1, self.tolerance, 0.5, 0.2, 1.0 - LEVEL, "GDP", "smoothed", "normal", ("s",), 100
             )
-        self.rule([Point(float(i), 0.8 - 0.01 * i, 0.1 / (1 + i), **given) for i in range(3)])
+        if self.limits is not None:
+            given["missed"] = False
+        self._rule([Point(float(i), 0.8 - 0.01 * i, 0.1 / (1 + i), **given) for i in range(3)])
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self._members[0])
@@ -490,7 +536,6 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _best(self) -> Any:
-        check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
 
 
