@@ -438,3 +438,16 @@ def test_every_argument_changes_something(rows: dict[str, Any], of_score: Audit)
     fresh = audit(rows["score"], sensitive_features=s)
     again = audit(rows["score"], sensitive_features=s, random_state=fresh.seed)
     assert again.to_dict() == fresh.to_dict()
+
+
+def test_a_confidence_beyond_any_number_of_permutations_is_an_error_before_they_are_made():
+    rng = np.random.default_rng(0)
+    message = r"'confidence_level' must be at most 0\.9999 in an audit.*Got 0\.999999999999\."
+    with pytest.raises(ValueError, match=message):
+        audit(rng.random(100), sensitive_features=rng.random(100), confidence_level=1 - 1e-12)
+
+
+def test_scores_whose_squares_vanish_are_an_error_that_says_so():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"'scores' must exceed 1e-75 in size"):
+        audit(1e-300 * rng.random(100), sensitive_features=rng.random(100))

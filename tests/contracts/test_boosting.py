@@ -1,5 +1,6 @@
 """What boosted trees promise: budgets and limits are kept, nothing is ignored, boosters are ordinary ones."""
 
+import re
 import subprocess
 import sys
 import warnings
@@ -17,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from frhsic import GDP, HSIC, Penalty
+from frhsic import GDP, HSIC, FRHSICRegressor, Penalty
 from frhsic.boosting import (
     FRHSICBoostingClassifier,
     FRHSICBoostingRegressor,
@@ -476,6 +477,7 @@ def test_regressions_refuse_probabilities_and_labels():
         {"budget": 0.1, "lam": 1.0},
         {"budget": 2.0},
         {"limit": {"gap": -1.0}},
+        {"limit": {"gap": 5}},
         {"n_estimators": 0},
         {"learning_rate": 0.0},
         {"early_stopping": "yes"},
@@ -487,6 +489,39 @@ def test_regressions_refuse_probabilities_and_labels():
 def test_wrong_parameters_name_themselves(wrong):
     with pytest.raises(ValueError, match=f"'?{next(iter(wrong))}'? must|'{list(wrong)[-1]}'|'budget'"):
         fitted(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("backend", "given", "fix"),
+    [
+        ("lightgbm", {"num_leafs": 5}, "Write 'num_leaf"),
+        ("xgboost", {"max_dept": 5}, "Look at the parameters of xgboost"),
+        ("xgboost", {"rate_drop": 0.1}, "Look at the parameters of xgboost"),  # of another booster
+    ],
+    ids=str,
+)
+def test_a_parameter_that_the_library_does_not_know_is_an_error(backend, given, fix):
+    (name,) = given
+    message = f"'backend_params' must hold parameters that {backend} knows and uses. Got '{name}'. {fix}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        fitted(backend=backend, backend_params=given, lam=0.0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_parameters_that_the_library_knows_pass_by_any_of_their_names(backend):
+    names = {
+        "lightgbm": {"max_leaves": 4, "min_data": 5, "bagging_fraction": 0.5, "bagging_freq": 1},
+        "xgboost": {"max_depth": 2, "subsample": 0.5, "reg_lambda": 2.0, "booster": "dart", "rate_drop": 0.1},
+    }
+    assert fitted(backend=backend, backend_params=names[backend], lam=0.0, n_estimators=3).n_iter_ == 3
+
+
+@pytest.mark.parametrize("kind", [FRHSICBoostingRegressor, FRHSICRegressor])
+def test_a_single_class_that_is_trained_as_a_number_is_a_warning(kind):
+    X, y, s = sample(200)
+    rounds = {"n_estimators": 2} if kind is FRHSICBoostingRegressor else {"epochs": 1}
+    with pytest.warns(UserWarning, match=r"'y' has one value, 1, in all 200 rows: a regression learns"):
+        kind(lam=0, random_state=0, **rounds).fit(X, np.ones_like(y), sensitive_features=s)
 
 
 @pytest.mark.parametrize("wrong", [{"penalty": HSIC()}, {"backend_params": [1]}], ids=["penalty", "params"])

@@ -297,6 +297,34 @@ def test_whole_numbers_beyond_64_bits_pass():
     assert to_vector(np.array([2**70, -(2**63)], dtype=object)).tolist() == [2.0**70, -(2.0**63)]
 
 
+def twins(n=60):
+    """Return whole numbers of which every two are the same in float64."""
+    return [2**60 + i for i in range(n)]
+
+
+@pytest.mark.parametrize(
+    "x",
+    [np.array(twins()), twins(), {"a": twins()}, pd.DataFrame({"a": twins()}), [v + 2**70 for v in twins()]],
+    ids=["array", "list", "dict", "frame", "beyond 64 bits"],
+)
+def test_whole_numbers_that_become_one_in_float64_are_a_warning(x):
+    with pytest.warns(UserWarning, match=r"'X' has 60 different whole numbers.*, beyond 2\^53, of which"):
+        to_matrix(x)
+
+
+def test_large_whole_numbers_that_stay_apart_pass_in_silence():
+    nanoseconds = pd.date_range("2026-11-19", periods=60, freq="s").astype("int64")
+    assert len(to_vector(nanoseconds.to_numpy()).unique()) == 60
+    assert len(to_sensitive({"at": nanoseconds.to_numpy()}).values.unique()) == 60
+    assert len(to_vector([2**60] * 30 + [2**53] * 30).unique()) == 2
+
+
+def test_numbers_whose_powers_vanish_are_an_error():
+    with pytest.raises(ValueError, match=r"'scores' must exceed 1e-75 in size.*at most 9e-300\. Rescale"):
+        to_vector([1e-300, 9e-300, 0.0], name="scores")
+    assert to_vector([0.0, 0.0]).tolist() == [0.0, 0.0]
+
+
 def test_all_missing_is_missing():
     for x in (pl.Series([None, None]), pa.nulls(2), [None, None], pd.Series([None, None])):
         refuses(lambda x=x: to_matrix(x), "X", "no missing values", "2 .*row 0")

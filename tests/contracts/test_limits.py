@@ -119,8 +119,8 @@ def test_no_row_limit_fraction_is_trained_on():
     changed = X.copy()
     changed[one] += 0.5  # one row that is only measured: scales and gradients are those of the others
     a = clone(model).fit(X, y, sensitive_features=s)
-    b = clone(model).set_params(limit={"gap": 1e6}).fit(X, y, sensitive_features=s)
-    c = clone(model).set_params(limit={"gap": 1e6}).fit(changed, y, sensitive_features=s)
+    b = clone(model).set_params(limit={"gap": 0.99}).fit(X, y, sensitive_features=s)
+    c = clone(model).set_params(limit={"gap": 0.99}).fit(changed, y, sensitive_features=s)
     assert np.array_equal(b.scaling_x_.shift, c.scaling_x_.shift)
     assert not np.allclose(a.predict_proba(X), b.predict_proba(X), atol=1e-3)
     np.testing.assert_allclose(b.predict_proba(X), c.predict_proba(X), atol=1e-6)
@@ -419,7 +419,7 @@ def test_a_limit_that_does_not_bind_costs_nothing():
     X, y, s = u_shaped(1_000)
     options = {**FAST, "training": Training(schedule="cosine", limit_fraction=0.0)}
     free = FRHSICClassifier(**options, lam=0).fit(X, y)
-    loose = FRHSICClassifier(**options, limit={"gap": 10.0}).fit(X, y, sensitive_features=s)
+    loose = FRHSICClassifier(**options, limit={"gap": 0.99}).fit(X, y, sensitive_features=s)
     np.testing.assert_allclose(free.predict_proba(X), loose.predict_proba(X), atol=0.02)
 
 
@@ -436,12 +436,25 @@ def test_a_limit_that_does_not_bind_costs_nothing():
         ({"gap": {0.5: 0.1}}, "cut-offs for 'gap_at'"),
         ({"gap_at": 0.1}, "cut-offs for 'gap_at'"),
         ({"gap_at": {"half": 0.1}}, "positive numbers"),
+        (
+            {"gap": 5},
+            r"below 1 for 'gap', of a probability\. Got 5\. 5 percentage points are 0\.05",
+        ),
+        ({"gdp": 1.0}, "below 1 for 'gdp'"),
+        ({"gap_at": {0.5: 3}}, "below 1 for 'gap_at', which is a share"),
     ],
 )
 def test_what_is_no_limit_is_refused(limit, message):
     X, y, s = u_shaped(50)
     with pytest.raises(ValueError, match=message):
         FRHSICClassifier(limit=limit).fit(X, y, sensitive_features=s)
+
+
+def test_a_share_is_below_one_in_a_regression_too_and_a_gap_in_the_unit_of_y_need_not_be():
+    assert read_limit({"gap": 5, "gdp": 2.0}) == {Key("gap"): 5.0, Key("gdp"): 2.0}
+    for limit in ({"gap_worst": 1}, {"normalized_hsic": 2.0}, {"gap_at": {3.0: 5}}):
+        with pytest.raises(ValueError, match="which is a share"):
+            read_limit(limit)
 
 
 def test_a_limit_does_not_go_with_a_budget_a_weight_or_an_encoder():

@@ -10,11 +10,19 @@ from itertools import zip_longest
 
 import torch
 
-from frhsic._checks import ArgumentError, check_confidence_level
+from frhsic._checks import ArgumentError
 from frhsic._progress import Progress
 from frhsic._text import number
 from frhsic.auditing._about import read_about
-from frhsic.auditing._claims import Evidence, Shares, adjust, find_signs_about_zero, make_claims, rejects
+from frhsic.auditing._claims import (
+    Evidence,
+    Shares,
+    adjust,
+    check_confidence,
+    find_signs_about_zero,
+    make_claims,
+    rejects,
+)
 from frhsic.auditing._decisions import check_regions, find_decisions, read_regions, read_thresholds
 from frhsic.auditing._explained import find_explanations
 from frhsic.auditing._limits import Limit, find_limits, judge, read_limits
@@ -129,7 +137,7 @@ def audit(
     >>> audit(score, sensitive_features={"age": age}, random_state=0).attribute("age").test.pvalue
     0.001
     """
-    check_confidence_level(confidence_level)
+    check_confidence(confidence_level)
     settings = Settings(
         confidence_level,
         bandwidth_s,
@@ -203,7 +211,7 @@ def measure_limits(
 
     Only the measures that are limited are computed.
     """
-    check_confidence_level(confidence_level)
+    check_confidence(confidence_level)
     subjects, _ = subjects_of_rows(
         scores,
         Settings(confidence_level, None, _read_seed(random_state)),

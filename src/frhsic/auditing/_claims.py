@@ -46,6 +46,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from frhsic._checks import ArgumentError, check_confidence_level
 from frhsic.auditing._privacy import shown_points
 from frhsic.auditing._results import Claim, Column, Question, Says
 from frhsic.inference import Curve, Profile, TestResult
@@ -54,6 +55,7 @@ from frhsic.inference import Curve, Profile, TestResult
 _BEYOND = 20
 # The part of the error that the joint test has in the gate.
 _JOINT = 0.2
+_MOST_CONFIDENT = 0.9999  # 40,000 permutations of each question
 
 
 class Shares(NamedTuple):
@@ -89,6 +91,14 @@ class Shares(NamedTuple):
     def n_permutations(self) -> int:
         """Permutations of a test: more than let its smallest p-value pass the gate alone."""
         return max(999, math.ceil(4.0 * self.tests / self.alpha) - 1)
+
+
+def check_confidence(confidence_level: float) -> None:
+    """Raise ArgumentError unless so many permutations as a confidence level needs can be made."""
+    check_confidence_level(confidence_level)
+    if confidence_level > _MOST_CONFIDENT:
+        must = f"be at most {_MOST_CONFIDENT} in an audit, whose permutations are several over the error"
+        raise ArgumentError("confidence_level", must, repr(confidence_level), "Take 0.99.")
 
 
 def draws_for(confidence_level: float) -> int:

@@ -78,7 +78,7 @@ def lightgbm_objective(
     >>> booster.num_trees()
     50
     """
-    check_constraint(lam, budget, limit)
+    check_constraint(lam, budget, limit, probability=task == "classification")
     constraint = Constraint.of(lam, budget, limit)
     check_aligned(y=y, sensitive_features=sensitive_features, plain=plain, sample_weight=sample_weight)
     raw = to_matrix(plain, name="plain").numpy()

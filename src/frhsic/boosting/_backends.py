@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -75,7 +78,21 @@ class Backend(ABC):
             must = "not hold what the estimator sets itself"
             raise ArgumentError("backend_params", must, ", ".join(taken), fix)
         self.data, self.settings = data, settings
+        known = self._list_known() if settings.extra else None
+        for name in self._find_unknown() if known is None else sorted(set(settings.extra) - known):
+            close = difflib.get_close_matches(name, known or (), n=1)
+            fix = f"Write {close[0]!r}." if close else f"Look at the parameters of {self.package}."
+            must = f"hold parameters that {self.package} knows and uses"
+            raise ArgumentError("backend_params", must, repr(name), fix)
         self.begun = self._read_begun(begun)
+
+    def _list_known(self) -> set[str] | None:
+        """Return the parameters of the library by all their names; None where it does not list them."""
+        return None
+
+    def _find_unknown(self) -> list[str]:
+        """Return the parameters of the user that the library does not use, as far as it says so."""
+        return []
 
     @abstractmethod
     def _read_begun(self, begun: Any) -> Any:
@@ -144,6 +161,14 @@ class LightGBM(Backend):
         if begun is not None and not isinstance(begun, lightgbm.Booster):
             raise self._refuse(begun, "lightgbm.Booster")
         return begun
+
+    def _list_known(self) -> set[str] | None:
+        import lightgbm
+
+        listed = getattr(getattr(lightgbm.basic, "_ConfigAliases", None), "_get_all_param_aliases", None)
+        if listed is None:
+            return None
+        return {name for main, others in listed().items() for name in (main, *others)}
 
     @property
     def _params(self) -> dict[str, Any]:
@@ -270,6 +295,20 @@ class XGBoost(Backend):
         if begun is not None and not isinstance(begun, xgboost.Booster):
             raise self._refuse(begun, "xgboost.Booster")
         return begun
+
+    def _find_unknown(self) -> list[str]:
+        """Return what the library warns about; which parameters it uses depends on the others."""
+        import xgboost
+
+        if not self.settings.extra:
+            return []
+        params = {**self.settings.extra, "validate_parameters": True, "verbosity": 1}
+        rows = self._matrix(np.zeros((2, 1)), np.array([0.0, 1.0]))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            xgboost.Booster(params, [rows]).save_config()
+        texts = [str(one.message) for one in caught if "are not used" in str(one.message)]
+        return [name for text in texts for name in re.findall(r'"([^"]+)"', text)]
 
     @property
     def _params(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -39,6 +39,7 @@ from frhsic.estimators.inputs import (
     read_class_weights,
     read_classes,
     read_target,
+    warn_constant,
 )
 from frhsic.penalty import Penalty, PenaltySum
 
@@ -113,6 +114,8 @@ class BaseBooster(BaseEstimator):  # type: ignore[misc]
         n = x.shape[0]
         target = self._target(n, inputs)
         check_aligned(**inputs.columns)
+        if target.labels is None:
+            warn_constant(target.y)
         index = torch.arange(n, dtype=torch.float64)[:, None]
         rows = make_rows(
             index, target.y, inputs, constraint, labels=target.labels, class_weights=target.class_weights
@@ -180,7 +183,7 @@ class BaseBooster(BaseEstimator):  # type: ignore[misc]
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _check_parameters(self) -> None:
-        check_constraint(self.lam, self.budget, self.limit)
+        check_constraint(self.lam, self.budget, self.limit, probability=is_classifier(self))
         given: dict[str, Any] = self.get_params(deep=False)
         for name, kinds, fix in (
             ("penalty", (Penalty, PenaltySum), "Wrap a measure: Penalty(HSIC(...), on='probability')."),

@@ -128,7 +128,8 @@ def _word_start(text: str) -> str:
     for start, here in _STARTS.items():
         if text.startswith(start):
             return here + text.removeprefix(start)
-    return text
+    option = _OPTIONS.get(text[1:].partition("' has ")[0]) if text.startswith("'") else None
+    return text if option is None else f"{option} has {text.partition(' has ')[2]}"
 
 
 def _join(text: str) -> str:

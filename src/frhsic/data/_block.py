@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
@@ -22,6 +23,7 @@ AnyArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 # Squares of larger numbers, and sums of such squares, leave float64.
 _LARGEST = 1e150
+_SMALLEST = 1e-75  # fourth powers of smaller numbers, of which variances of variances are made, vanish
 # What to do about entries that are neither numbers nor labels, by numpy's letter for their dtype.
 REJECTED_DTYPES = {
     "S": ("bytes", "Decode them to strings first."),
@@ -115,6 +117,12 @@ class Block:
             array = np.require(block.array, np.float64, ["C", "A", "W"])
             low, high = array.min(), array.max()
         if low >= -largest and high <= largest:  # False for NaN
+            if max(-low, high) > 2.0**53:
+                self._warn_collapsed(block.array)
+            if 0.0 < max(-low, high) < _SMALLEST:
+                must = f"exceed {_SMALLEST:.0e} in size{self.place}, so that powers do not vanish"
+                got, fix = f"at most {max(-low, high):.3g}", "Rescale it, for example to unit variance."
+                raise ArgumentError(self.argument, must, got, fix)
             return array
         if np.isnan(low):
             raise missing_error(np.isnan(array), self.argument, self.place)
@@ -122,6 +130,24 @@ class Block:
             got = f"{int(np.isinf(array).sum())} infinite values (inf)"
             raise ArgumentError(self.argument, f"be finite{self.place}", got, "Drop or replace them first.")
         raise self._too_large_error(largest)
+
+    def _warn_collapsed(self, settled: AnyArray) -> None:
+        """Warn if whole numbers that differ are the same as float64, which lacks many beyond 2^53."""
+        if self.array.dtype == object and settled.dtype.kind == "f":  # beyond 2^63
+            kinds = set(map(type, self.array.ravel().tolist()))
+            settled = self.array if all(issubclass(one, numbers.Integral) for one in kinds) else settled
+        if settled.dtype.kind == "f":
+            return
+        for column in settled.reshape(len(settled), -1).T:
+            before, after = len(np.unique(column)), len(np.unique(column.astype(np.float64)))
+            if after < before:
+                warnings.warn(
+                    f"'{self.argument}' has {before:,} different whole numbers{self.place}, beyond 2^53, of "
+                    f"which {before - after:,} become the same as another one in float64. Subtract the "
+                    "smallest first, or pass labels as strings.",
+                    stacklevel=2,
+                )
+                return
 
     def factor(self) -> tuple[tuple[Label, ...], AnyArray]:
         """Return the distinct labels of a settled column, sorted, and each row's place among them."""

@@ -46,11 +46,12 @@ _WORDS: Final = {
     "normalized_hsic": "Normalised HSIC",
     "gap_at": "Gap of decisions at {}",
 }
+_SHARES: Final = ("gap_worst", "normalized_hsic", "gap_at")  # from 0 to 1, whatever the unit of the score
 MEASURES: Final = ("gap", "gdp", "gap_worst", "normalized_hsic", "gap_at")
 
 
-def read_limit(limit: Any) -> dict[Key, float]:
-    """Return what is limited and by how much."""
+def read_limit(limit: Any, *, probability: bool = False) -> dict[Key, float]:
+    """Return what is limited and by how much; of probabilities every gap is below 1."""
     fix = "Write limit={'gap': 0.02} or {'gap_at': {0.5: 0.03}}."
     if not isinstance(limit, Mapping) or not limit:
         raise ArgumentError("limit", "be a dict that names a measure", repr(limit), fix)
@@ -66,6 +67,10 @@ def read_limit(limit: Any) -> dict[Key, float]:
         pair: tuple[Any, ...] = (value, 0.0 if key.cutoff is None else key.cutoff)
         if not all(isinstance(one, Real) and math.isfinite(one) for one in pair) or not value > 0:
             raise ArgumentError("limit", "hold positive numbers", repr(limit), fix)
+        if value >= 1.0 and (probability or key.measure in _SHARES):
+            why = "which is a share" if key.measure in _SHARES else "of a probability"
+            fix = f"{value:g} percentage points are {value / 100.0:g}."
+            raise ArgumentError("limit", f"be below 1 for '{key.measure}', {why}", f"{value:g}", fix)
     return {Key(*key): float(value) for key, value in found.items()}
 
 

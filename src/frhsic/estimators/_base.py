@@ -42,6 +42,7 @@ from frhsic.estimators.inputs import (
     make_rows,
     read_x,
     recode,
+    warn_constant,
 )
 from frhsic.penalty import Penalty, PenaltySum
 
@@ -253,6 +254,8 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _task(self, inputs: Inputs) -> Task:
         """Convert and check the arguments of ``fit``, and hold out rows."""
         problem, rows = self._read(inputs)
+        if problem.y is not None and problem.labels is None:
+            warn_constant(problem.y)
         # The names of columns are read apart: a fit that fails must leave what an earlier one learned.
         columns = BaseEstimator()
         validate_data(columns, inputs.X, skip_check_array=True, reset=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from sklearn.base import is_classifier
 from torch import nn
 
 from frhsic._checks import ArgumentError, is_number
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 def check_parameters(model: BaseModel) -> None:
     """Raise an error if a constructor parameter cannot be used."""
-    check_constraint(model.lam, model.budget, model.limit, scored=hasattr(model, "predict"))
+    settings = model.lam, model.budget, model.limit
+    check_constraint(*settings, scored=hasattr(model, "predict"), probability=is_classifier(model))
     for name, kinds, fix in (
         ("penalty", (Penalty, PenaltySum), "Wrap a measure: Penalty(HSIC())."),
         ("training", (Training,), "Write training=Training(clip=1.0)."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -46,7 +47,9 @@ class Inputs:
         return {name: getattr(self, name) for name in ("X", "y", "sensitive_features", "sample_weight")}
 
 
-def check_constraint(lam: Any, budget: Any, limit: Any, *, scored: bool = True) -> None:
+def check_constraint(
+    lam: Any, budget: Any, limit: Any, *, scored: bool = True, probability: bool = False
+) -> None:
     """Raise ArgumentError unless at most one of them is given, as it may be; without a score no limit is."""
     if budget is not None and lam is not None:
         got = f"budget={budget!r} and lam={lam!r}"
@@ -59,7 +62,7 @@ def check_constraint(lam: Any, budget: Any, limit: Any, *, scored: bool = True) 
         if not scored:
             must = "be None for a model without a score"
             raise ArgumentError("limit", must, repr(limit), "Pass a budget.")
-        read_limit(limit)
+        read_limit(limit, probability=probability)
     if lam is not None and (not is_number(lam) or not 0 <= lam < math.inf):
         fix = "Pass 0 to train without a penalty."
         raise ArgumentError("lam", "be a non-negative number", repr(lam), fix)
@@ -187,6 +190,14 @@ def read_target(estimator: object, y: Any) -> NDArray[Any]:
         needs = f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         raise ValueError(f"'y' must be passed: {needs}. Pass one value for each row.")
     return column_or_1d(y, warn=True)
+
+
+def warn_constant(y: Tensor) -> None:
+    """Warn if the target of a regression is the same in all rows: mostly it is a single class."""
+    if len(y) and bool((y == y[0]).all()):
+        learned = "a regression learns to predict it for everyone"
+        fix = "Pass rows of another value, or of another class."
+        warnings.warn(f"'y' has one value, {y[0]:g}, in all {len(y):,} rows: {learned}. {fix}", stacklevel=4)
 
 
 def settle_classes(classes: Any, before: NDArray[Any] | None) -> NDArray[Any]:

@@ -128,9 +128,11 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         sensitive_features : array or frame of shape (n,) or (n, q)
         sample_weight : array of shape (n,), optional
         """
-        limit = self._check_parameters()
+        self._check_parameters()
         check_aligned(scores=scores, sensitive_features=sensitive_features, sample_weight=sample_weight)
         x = to_vector(scores, name="scores")
+        probability = bool(((x >= 0.0) & (x <= 1.0)).all())
+        limit = None if self.limit is None else read_limit(self.limit, probability=probability)
         s = to_sensitive(sensitive_features, n_rows=len(x), rows_of="scores")
         w = to_weights(sample_weight, n_rows=len(x))
         if len(x) < _FEWEST:
@@ -198,14 +200,15 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         ]
         return "\n".join(lines)
 
-    def _check_parameters(self) -> dict[Key, float] | None:
+    def _check_parameters(self) -> None:
         if not is_number(self.amount) or not 0 <= self.amount <= 1:
             raise ArgumentError("amount", "be a number from 0 to 1", repr(self.amount), "Leave it out for 1.")
         width: Any = self.width
         if width != "auto" and not (is_number(width) and 0 < width <= 1):
             must = "be 'auto' or a share of the rows, above 0 and at most 1"
             raise ArgumentError("width", must, repr(width), "Leave it out.")
-        return None if self.limit is None else read_limit(self.limit)
+        if self.limit is not None:
+            read_limit(self.limit)
 
     def _width(self, n: float) -> float:
         # Chosen on development data: narrower laws have more noise, wider ones miss what changes along S.
