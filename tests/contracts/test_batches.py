@@ -119,6 +119,14 @@ def test_a_pattern_a_folder_and_a_list_are_the_same_files_sorted_by_name(tmp_pat
     assert repr(source) == "Source(5 files, 1,000 rows, columns 'score', 'age', 'job')"
 
 
+def test_a_column_in_the_names_of_folders_is_named_as_such(tmp_path):
+    for region in ("north", "south"):
+        (tmp_path / f"region={region}").mkdir()
+        pq.write_table(pa.table({"score": [0.1, 0.2]}), tmp_path / f"region={region}" / "1.parquet")
+    with pytest.raises(ValueError, match="part of the names of folders, which are not read"):
+        open_source(tmp_path, columns=["score", "region"])
+
+
 def test_folders_within_folders_are_read_through_links_and_without_end(tmp_path):
     (tmp_path / "data" / "2024").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()

@@ -506,3 +506,10 @@ def test_a_profile_keeps_enough_groups_where_one_is_very_large():
     generators = (torch.Generator().manual_seed(seed) for seed in range(200))
     fewest = min(len(groups[some_rows(len(groups), groups, 20_000, one, 20)].unique()) for one in generators)
     assert fewest == 20
+
+
+def test_more_labels_than_a_curve_has_points_are_an_error_that_names_the_column():
+    labels = np.array([f"L{k:04d}" for k in range(1_100)] * 3)
+    score = np.random.default_rng(0).normal(size=len(labels))
+    with pytest.raises(ValueError, match=r"at most 1,024 labels in column 'region'\. Got 1,100\. Merge"):
+        inference.conditional_curve(score, {"region": labels}, random_state=0)

@@ -152,6 +152,17 @@ def test_a_server_has_metrics_tags_and_files_of_an_audit(client, found, rows, tm
     assert [one.info.run_id for one in runs] == [run.info.run_id]
 
 
+def test_a_run_that_was_started_for_an_audit_is_ended_again(client, found):
+    import mlflow
+
+    run = log_audit(found)
+    assert mlflow.active_run() is None
+    assert client.get_run(run).info.status == "FINISHED"
+    with mlflow.start_run():
+        log_audit(found)
+        assert mlflow.active_run() is not None
+
+
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_the_client_itself_does_not_take_some_of_these_names(client, name):
     """Return without an error only for names that MLflow takes: else the next test would show nothing."""

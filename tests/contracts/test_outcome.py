@@ -261,3 +261,35 @@ def test_a_category_that_one_label_lacks_does_not_move_the_names_of_the_others()
     assert sketched.errors[0].false_negative.points == (1.0, 2.0)
     assert sketched.auc.categories == exact.auc.categories == ("f", "m")
     assert sketched.auc.auc == pytest.approx(exact.auc.auc)
+
+
+def notes_of(y, weights=None):
+    rng = np.random.default_rng(0)
+    age, score = rng.integers(18, 60, len(y)), rng.random(len(y))
+    found = audit(score, sensitive_features={"age": age}, y_true=y, sample_weight=weights, random_state=0)
+    return " ".join(found.notes)
+
+
+def test_an_outcome_that_is_constant_or_written_in_two_ways_is_named():
+    assert "The outcome is 'paid' in every row" in notes_of(["paid"] * 200)
+    notes = notes_of([" yes", "yes", "no", "YES"] * 50)
+    assert "' yes', 'YES' and 'yes'" in notes
+    assert "count as different labels" in notes
+    assert "labels" not in notes_of(["yes", "no"] * 100)
+
+
+def test_weights_that_differ_much_come_with_an_effective_number_of_rows():
+    y = ["yes", "no"] * 100
+    weights = 10 ** np.random.default_rng(1).uniform(0, 4, 200)
+    effective = weights.sum() ** 2 / (weights**2).sum()
+    assert f"200 rows say as much about a mean as {effective:,.0f} of equal weight" in notes_of(y, weights)
+    assert "The weights differ much" not in notes_of(y, np.random.default_rng(1).uniform(1, 2, 200))
+
+
+def test_the_band_of_an_absolute_error_is_not_below_zero():
+    rng = np.random.default_rng(0)
+    age, y = rng.integers(18, 60, 400), rng.standard_cauchy(400)
+    found = audit(rng.random(400), sensitive_features={"age": age}, y_true=y, random_state=0)
+    curve = found.attribute("age").outcome.absolute_error
+    assert curve is not None
+    assert min(low for low in (*curve.low, *curve.mean_low) if not math.isnan(low)) == 0.0

@@ -269,6 +269,18 @@ def test_the_command_writes_what_transform_returns(file, suffix, capsys):
     assert np.allclose(found["score_repaired"], repair.transform(given["score"], given[["age"]]))
 
 
+def test_cells_that_a_spreadsheet_would_compute_are_named(file, capsys):
+    frame = pd.read_csv(file)
+    frame["zone"] = np.where(frame["id"] < 3, '=HYPERLINK("x")', "+1 north")
+    frame.loc[frame["id"] > 100, "zone"] = "north"
+    frame.to_csv(file, index=False)
+    args = ["repair", str(file), "--score", "score", "--sensitive", "age", "--keep", "zone", "--keep", "id"]
+    assert run([*args, "-o", str(file.parent / "out.csv")]) == 0
+    assert "Note: 101 cells of 'zone' begin with" in " ".join(capsys.readouterr().out.split())
+    assert run([*args, "-o", str(file.parent / "out.parquet")]) == 0
+    assert "begin with" not in capsys.readouterr().out
+
+
 def test_the_command_reads_files_in_pieces_and_learns_from_another(file, capsys, monkeypatch):
     monkeypatch.setattr(_repair, "_MOST_ROWS", 500)
     other, out = file.parent / "new.parquet", file.parent / "out.parquet"

@@ -656,17 +656,18 @@ SWEEP = [
 
 
 def test_a_frontier_has_steps_along_its_front_up_to_the_greatest_dependence() -> None:
-    steps = line(plot_frontier(SWEEP), "beaten by none")
+    steps = line(plot_frontier(SWEEP), "best with at most this")
     assert list(steps.get_xdata()) == [0.01, 0.04, 0.06, 0.06]
     assert list(steps.get_ydata()) == [0.80, 0.84, 0.85, 0.85]
     assert steps.get_drawstyle() == "steps-post"
     beaten = [*SWEEP, Point(1.0, 0.7, 0.1)]
-    assert list(line(plot_frontier(beaten), "beaten by none").get_xdata())[-1] == 0.1
+    assert list(line(plot_frontier(beaten), "best with at most this").get_xdata())[-1] == 0.1
 
 
 def test_a_frontier_marks_the_unconstrained_model_and_the_chosen_one() -> None:
     ax = plot_frontier(SWEEP, chosen=3)
-    assert list(line(ax, "models").get_xdata()) == [0.04, 0.05, 0.01]
+    assert list(line(ax, "models").get_xdata()) == [0.04, 0.01]
+    assert list(line(ax, "models, beaten by another").get_xdata()) == [0.05]
     assert list(line(ax, "unconstrained").get_xdata()) == [0.06]
     assert (line(ax, "chosen").get_xdata()[0], line(ax, "chosen").get_ydata()[0]) == (0.01, 0.80)
     labels = [text.get_text() for text in plot_frontier(SWEEP[1:]).get_legend().get_texts()]
@@ -700,6 +701,19 @@ def test_labels_of_a_crowded_frontier_hide_no_other() -> None:
     boxes = [text.get_window_extent().padded(-2.0) for text in ax.texts]
     assert 10 < len(boxes) < 60
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_a_label_of_a_frontier_is_nearest_to_its_own_model() -> None:
+    points = [Point(float(i + 1), 0.8 + 0.0004 * i, 0.05 + 0.001 * (i % 3)) for i in range(12)]
+    ax = plot_frontier(points)
+    ax.figure.canvas.draw()
+    places = ax.transData.transform([(point.dependence, point.performance) for point in points])
+    assert ax.texts
+    for text in ax.texts:
+        box = text.get_window_extent()
+        middle = np.array([(box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2])
+        nearest = np.linalg.norm(places - middle, axis=1).argmin()
+        assert text.get_text() == f"{points[nearest].penalty_weight:g}"
 
 
 def test_axes_of_a_frontier_say_what_they_hold() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from frhsic._checks import ArgumentError
-from frhsic._text import number, percent
+from frhsic._text import join_words, number, percent, quote
 from frhsic.auditing._decisions import as_rates, find_extremes
 from frhsic.auditing._privacy import shown_points
 from frhsic.inference import AUCCurve, Curve, Result
@@ -15,6 +15,7 @@ from frhsic.inference import AUCCurve, Curve, Result
 if TYPE_CHECKING:
     from frhsic.auditing._results import Column, Outcome
     from frhsic.auditing._subject import Subject
+    from frhsic.data import Label
 
     Place = Callable[[float, Column], str]
 
@@ -50,7 +51,8 @@ def find_outcome_curves(subject: Subject, column: Column | None) -> tuple[Outcom
         ("absolute_error", "absolute error", subject.of_absolute_error()),
     ):
         try:
-            curves[name] = None if part is None else part.curve(level)
+            curve = None if part is None else part.curve(level)
+            curves[name] = _not_negative(curve) if curve is not None and name == "absolute_error" else curve
         except ArgumentError as error:
             notes.append(f"No {what} along {column.name}: {error}")
     if subject.favourable is not None and curves.get("curve") is not None:
@@ -64,6 +66,31 @@ def find_outcome_curves(subject: Subject, column: Column | None) -> tuple[Outcom
     if auc is not None:
         more += [f"AUC along {column.name}: {note}" for note in auc.notes]
     return OutcomeCurves(**curves, errors=tuple(errors), auc=auc), (*notes, *more)
+
+
+def outcome_notes(labels: Sequence[Label]) -> tuple[str, ...]:
+    """Return notes on an outcome that is constant, or whose labels look like one written in two ways."""
+    if len(labels) == 1:
+        return (f"The outcome is {quote(str(labels[0]))} in every row: nothing can be said about it.",)
+    alike: dict[str, list[str]] = {}
+    for label in labels:
+        if isinstance(label, str):
+            alike.setdefault(" ".join(label.split()).casefold(), []).append(label)
+    return tuple(
+        f"The outcome has the labels {join_words(list(map(quote, several)))}, which differ in spaces or "
+        "capitals only. They count as different labels: correct them if they are one."
+        for several in alike.values()
+        if len(several) > 1
+    )
+
+
+def _not_negative(curve: Curve) -> Curve:
+    """Return a curve of absolute values, whose band ends at zero."""
+    values: dict[str, Any] = {
+        name: tuple(max(x, 0.0) for x in getattr(curve, name))
+        for name in ("low", "high", "mean_low", "mean_high")
+    }
+    return replace(curve, **values)
 
 
 def _find_errors(subject: Subject) -> tuple[list[ErrorRates], list[str]]:

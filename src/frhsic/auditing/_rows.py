@@ -11,6 +11,7 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.auditing._claims import error_of_mean
+from frhsic.auditing._outcome import outcome_notes
 from frhsic.auditing._privacy import quantile
 from frhsic.auditing._results import Column
 from frhsic.auditing._subject import (
@@ -150,8 +151,14 @@ class RowsSubject(Subject):
             for values, name, kind in zip(self.s.values.T, self.s.names, self.s.kinds, strict=True)
             if kind == "continuous"
         ]
+        if self.w is not None:
+            effective = 1.0 / float(self.w.square().sum() / self.w.sum() ** 2)
+            if effective < 0.5 * self.n:
+                equal = f"{effective:,.0f} of equal weight"
+                notes.append(f"The weights differ much: {self.n:,} rows say as much about a mean as {equal}.")
         if self.outcome is not None:
             y, labels = self.outcome.y, self.outcome.split
+            notes += outcome_notes([one.value for one in labels])
             if not labels:
                 values = len(y.unique())
                 notes.append(f"The outcome has {values:,} values: it is a number, and not split into labels.")

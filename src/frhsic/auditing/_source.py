@@ -224,7 +224,8 @@ def _check_columns(source: Source, arguments: Mapping[str, Sequence[str]]) -> No
     for argument, names in arguments.items():
         absent = [name for name in names if name not in source.columns]
         if absent:
-            raise absent_error(argument, absent, list(source.columns))
+            path = source.pieces[0].path or ""
+            raise absent_error(argument, absent, list(source.columns), path=path)
 
 
 def _sensitive(sample: Any, kinds: Mapping[str, str]) -> Sensitive:

@@ -95,7 +95,11 @@ def describe(error: Exception) -> str:
 def take_sentence(error: Exception) -> str:
     """Return the beginning of an error message, to stand inside another one."""
     text = describe(error) if isinstance(error, ArgumentError) else _word_start(str(error))
-    return text.split("\n")[0].rstrip(".")[:200]
+    line = text.split("\n")[0]
+    if len(line) > 200:  # up to the end of a sentence, or else of a word
+        end = line.rfind(". ", 0, 200)
+        line = line[: end + 1] if end > 0 else f"{line[: line.rfind(' ', 0, 199)]} …"
+    return line.rstrip(".")
 
 
 def _word_got(error: ArgumentError) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from frhsic._text import escape
+from frhsic._text import escape, quote_all
 from frhsic.cli._errors import describe_warning
 
 if TYPE_CHECKING:
@@ -48,6 +48,27 @@ def echo_table(
         table.add_row(*row, style="bold" if index == bold else "")
     echo()
     get_console().print(table)
+
+
+def count_formulas(column: Any) -> int:
+    """Return how many cells of text a spreadsheet would compute, by their first character."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return 0
+    return int(pc.sum(pc.match_substring_regex(column, r"^\s*[=+\-@]")).as_py() or 0)
+
+
+def echo_formulas(counts: Mapping[str, int], output: Path) -> None:
+    """Print a note where a spreadsheet would compute cells of a CSV that came from another file."""
+    names = [name for name, count in counts.items() if count]
+    if names and ".csv" in output.suffixes:
+        cells = f"{sum(counts.values()):,} cells of {quote_all(names)}"
+        what = "begin with =, +, - or @: a spreadsheet takes them for formulas"
+        echo(f"Note: {cells} {what}. Import them as text.")
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from frhsic.cli import _options as options
 from frhsic.cli._errors import take_sentence
 from frhsic.cli._input import read_columns
 from frhsic.cli._options import argument, option
-from frhsic.cli._output import echo, show_status
+from frhsic.cli._output import count_formulas, echo, echo_formulas, show_status
 from frhsic.cli._training import predict_scores, split_model
 
 _Model = Annotated[Path, argument("MODEL", "A file of frhsic train.")]
@@ -65,6 +65,7 @@ def predict(
     if classes is not None:
         meaning = f"probability of {quote(str(classes[1])) if len(classes) == 2 else 'each class'}"
     echo(f"Wrote {table.num_rows:,} rows to {output}: {quote_all(list(scores))} ({meaning}).")
+    echo_formulas({name: count_formulas(table.column(name)) for name in kept}, output)
 
 
 def _load(path: Path, backend: str | None) -> Any:

@@ -11,7 +11,7 @@ from frhsic._text import quote
 from frhsic.cli import _options as options
 from frhsic.cli._input import sample_rows
 from frhsic.cli._options import option
-from frhsic.cli._output import echo, echo_warnings, show_status
+from frhsic.cli._output import count_formulas, echo, echo_formulas, echo_warnings, show_status
 from frhsic.cli._rules import parse_limit
 
 if TYPE_CHECKING:
@@ -89,16 +89,25 @@ def repair(
     source = frhsic.sources.open_source(
         file, columns=list(dict.fromkeys([*kept, *names])), missing_values=placeholders
     )
+    formulas: dict[str, int] = dict.fromkeys(kept, 0)
     with echo_warnings():
         rows = frhsic.sources.write_batches(
-            _transform(made, source, score, names, kept, written, kinds), output
+            _transform(made, source, score, names, kept, written, kinds, formulas), output
         )
     echo(str(made))
     echo(f"Wrote {rows:,} rows to {output}: {', '.join(map(quote, [*kept, written]))}.")
+    echo_formulas(formulas, output)
 
 
 def _transform(
-    made: Any, source: Any, score: str, names: list[str], kept: Sequence[str], written: str, kinds: Any
+    made: Any,
+    source: Any,
+    score: str,
+    names: list[str],
+    kept: Sequence[str],
+    written: str,
+    kinds: Any,
+    formulas: dict[str, int],
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
@@ -113,4 +122,6 @@ def _transform(
         )
         repaired = pa.array(made.transform(table.column(score), s))
         columns = {name: table.column(name).combine_chunks() for name in kept}
+        for name, column in columns.items():
+            formulas[name] += count_formulas(column)
         yield pa.RecordBatch.from_pydict({**columns, written: repaired})

@@ -81,6 +81,11 @@ def gather_rows(s: Sensitive, w: Tensor, generator: torch.Generator, units: Tens
     else:
         values, place = s.values.unique(dim=0, return_inverse=True)
     widths, scale = None, 1.0
+    if s.kinds == ("categorical",) and len(values) > MOST_PLACES:
+        name, fix = s.names[0], "Merge labels, such as districts for postcodes."
+        raise ArgumentError(
+            "s", f"have at most {MOST_PLACES:,} labels in column '{name}'", f"{len(values):,}", fix
+        )
     if len(values) <= MOST_PLACES:
         rows, sizes = place.argsort(stable=True), torch.bincount(place).tolist()
     elif s.kinds == ("continuous",):

@@ -91,7 +91,7 @@ class Smoothed:
         share = float(mass[several].sum())
         if share < 0.5:
             must = "have at least two rows (or groups) behind most points of the curve, for a variance"
-            fix = "Merge values of 's' or take a larger 'bandwidth_s'."
+            fix = "Merge values of 's', so that more rows share one."
             raise ArgumentError("s", must, f"{share:.0%} of the rows at such points", fix)
         if by_units is not None:
             spread = by_units / (behind * (1.0 - behind)).clamp_min(1e-300)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -35,7 +36,7 @@ def log_audit(found: Audit, *, run_id: str | None = None, prefix: str = "frhsic"
     ----------
     found : Audit
     run_id : str, optional
-        The run to log to. None is the active run; without one MLflow starts one, as its own functions do.
+        The run to log to. None is the active run; without one a run is started, and ended again.
     prefix : str, default="frhsic"
         Of all names. Give a second audit of the same run another one.
 
@@ -66,24 +67,21 @@ def log_audit(found: Audit, *, run_id: str | None = None, prefix: str = "frhsic"
         "audit.html": render_report(found),
         "audit.md": found.to_markdown(),
     }
-    run = run_id or _active_run()
     client = mlflow.MlflowClient()
     now = int(1_000 * time.time())
     metrics = [mlflow.entities.Metric(f"{prefix}/{name}", value, now, 0) for name, value in _metrics(found)]
     tags = [mlflow.entities.RunTag(f"{prefix}.{name}", text) for name, text in _tags(found, record["digest"])]
-    for name, text in files.items():
-        client.log_text(run, text, f"{prefix}/{name}")
-    for start in range(0, len(metrics), _METRICS):
-        client.log_batch(run, metrics=metrics[start : start + _METRICS])
-    client.log_batch(run, tags=tags)  # last: a run with a digest has everything
+    with contextlib.ExitStack() as own:
+        run = run_id
+        if run is None:
+            active = mlflow.active_run() or own.enter_context(mlflow.start_run())
+            run = str(active.info.run_id)
+        for name, text in files.items():
+            client.log_text(run, text, f"{prefix}/{name}")
+        for start in range(0, len(metrics), _METRICS):
+            client.log_batch(run, metrics=metrics[start : start + _METRICS])
+        client.log_batch(run, tags=tags)  # last: a run with a digest has everything
     return run
-
-
-def _active_run() -> str:
-    import mlflow
-
-    run = mlflow.active_run() or mlflow.start_run()
-    return str(run.info.run_id)
 
 
 def _metrics(found: Audit) -> Iterator[tuple[str, float]]:

@@ -58,11 +58,15 @@ def plot_frontier(
     front = [points[index] for index in pareto_front(points)]
     x = [*(point.dependence for point in front), max(point.dependence for point in points)]
     y = [*(point.performance for point in front), front[-1].performance]
-    ax.step(x, y, where="post", color=MAIN, linewidth=1.6, label="beaten by none", zorder=2.2)
+    ax.step(x, y, where="post", color=MAIN, linewidth=1.6, label="best with at most this", zorder=2.2)
     kinds = dict.fromkeys(point.model for point in points)
     for kind, marker in zip(kinds, itertools.cycle("o^Dv"), strict=False):
         own = [point for point in points if point.penalty_weight != 0 and point.model == kind]
-        _draw_models(ax, own, escape_dollars(kind or "models"), marker, MAIN)
+        name = escape_dollars(kind or "models")
+        # The line may pass through a model that another one beats: it is drawn hollow.
+        beaten = [point for point in own if point not in front]
+        _draw_models(ax, [point for point in own if point in front], name, marker, MAIN)
+        _draw_models(ax, beaten, f"{name}, beaten by another", marker, MAIN, hollow=True)
     _draw_models(ax, [point for point in points if point.penalty_weight == 0], "unconstrained", "s", CHANCE)
     if chosen is not None:
         ring: dict[str, Any] = {"fillstyle": "none", "markersize": 13, "markeredgewidth": 1.8, "zorder": 2.6}
@@ -93,10 +97,14 @@ def _draw_bars(ax: Axes, points: Sequence[Point]) -> None:
         ax.errorbar(x, y, xerr=np.array([left, right]), capsize=2.5, label="interval of each model", **style)
 
 
-def _draw_models(ax: Axes, points: Sequence[Point], label: str, marker: str, color: str) -> None:
+def _draw_models(
+    ax: Axes, points: Sequence[Point], label: str, marker: str, color: str, *, hollow: bool = False
+) -> None:
     if points:
         x, y = [point.dependence for point in points], [point.performance for point in points]
         edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.8}  # keeps neighbours apart
+        if hollow:
+            edge = {"markeredgecolor": color, "markeredgewidth": 1.2, "markerfacecolor": ax.get_facecolor()}
         ax.plot(x, y, marker, color=color, markersize=6.5, label=label, zorder=2.4, **edge)
 
 
@@ -124,7 +132,11 @@ def _label_points(ax: Axes, points: Sequence[Point]) -> None:
         for dx, dy, side in _SIDES:
             left = x + dx - {"center": width / 2, "left": 0.0, "right": width}[side]
             here = Bbox.from_extents(left, y + dy, left + width, y + dy + height)
-            if not any(here.overlaps(other) for other in taken):
+            middle = np.array([left + width / 2, y + dy + height / 2])
+            # Nearer to another model, a label would be read as that one's.
+            nearest = int(np.linalg.norm(places - middle, axis=1).argmin())
+            own = bool((places[nearest] == (x, y)).all())
+            if own and not any(here.overlaps(other) for other in taken):
                 taken.append(here)
                 ax.annotate(
                     text,

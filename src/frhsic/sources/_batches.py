@@ -199,7 +199,7 @@ def _join_schema(
     pa = import_pyarrow()
     name = _stores.redact_url(header.path)
     wanted = columns if columns is not None or schema is None else list(schema.names)
-    mine = select_columns(header.schema, wanted, f"'{name}'")
+    mine = select_columns(header.schema, wanted, f"'{name}'", header.path)
     if header.form.name == "csv":
         with _stores.name_errors(header.path):
             check_text(mine)

@@ -201,13 +201,13 @@ def _check_missing(batch: pa.RecordBatch, source: str, before: int) -> None:
             raise ArgumentError(source, must, f"{count} (null or NaN) {rows}", fix + _OR_ALLOW)
 
 
-def select_columns(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
+def select_columns(schema: pa.Schema, columns: Sequence[str] | None, where: str, path: str = "") -> pa.Schema:
     """Choose columns of a table by name; each must be there, once."""
     names = list(schema.names)
     wanted = names if columns is None else columns
     absent = [column for column in wanted if column not in names]
     if absent:
-        raise absent_error("columns", absent, names, where)
+        raise absent_error("columns", absent, names, where, path)
     doubled = [column for column in wanted if names.count(column) > 1]
     if doubled:
         raise ValueError(

@@ -8,6 +8,7 @@ import difflib
 import gzip
 import itertools
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -156,9 +157,12 @@ def check_suffix(path: PathLike) -> str:
 
 
 def absent_error(
-    argument: str, absent: Sequence[str], names: Sequence[str], where: str = "the file"
+    argument: str, absent: Sequence[str], names: Sequence[str], where: str = "the file", path: str = ""
 ) -> ArgumentError:
-    """Return the error about columns that are not there, with the names that may have been meant."""
+    """Return the error about columns that are not there, with the names that may have been meant.
+
+    ``path`` is that of a file: a folder such as region=north may have the name that is asked for.
+    """
     close = difflib.get_close_matches(absent[0], names, n=3, cutoff=0.6)
     lower = {name.lower().strip(): name for name in names}
     if absent[0].lower().strip() in lower:
@@ -166,6 +170,8 @@ def absent_error(
     fix = f"The columns are {list_names(names, 8)}; the first line of a CSV must name them."
     if close:
         fix = f"Did you mean {list_names(list(dict.fromkeys(close)), 8, ' or ')}?"
+    if re.search(rf"(^|[/\\]){re.escape(absent[0])}=[^/\\]*[/\\]", path):
+        fix = "It is part of the names of folders, which are not read: write it into the files as a column."
     got = f"{list_names(absent[:1])}, which is none"
     return ArgumentError(argument, f"name columns of {where}", got, fix)
 
