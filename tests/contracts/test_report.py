@@ -172,7 +172,9 @@ def make_audit(
         found[0], names=names, kind="joint", curve=None, profile=None, measures=measures, outcome=None
     )
     representation = Representation(
-        recovered=tuple(Recovery(name, 0.213, 0.347, 1_234) for name in names),
+        recovered=tuple(
+            Recovery(name, 0.213, 0.347, 1_234, "boosted trees", 0.3, 0.39, 0.95) for name in names
+        ),
         transfer=tuple(
             Transfer(
                 head,

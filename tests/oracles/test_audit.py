@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from frhsic.auditing import Audit, audit
+from frhsic.auditing.probes import explained_variance
 
 N = 120
 
@@ -162,6 +164,20 @@ def test_what_is_recovered_and_transferred_is_that_of_scikit_learn(rows: dict[st
     assert linear.performance == pytest.approx(model.score(rows["z"][judge], rows["y"][judge]))
     predicted = model.predict_proba(rows["z"][judge])[:, 1]
     assert linear.gdp[0].estimate == pytest.approx(gdp(predicted, rows["age"][judge]), rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 4], ids=["rows", "groups"])
+def test_the_interval_of_a_recovered_share_covers_that_of_the_population(size: int) -> None:
+    """Of a fixed prediction, with errors whose spread grows: E (1 + .3 |Z|)^2 = 1.78 for Student's law."""
+    true, hits, draws = 1 - 1.78 / (0.16 * 2 + 1.78), 0, 400
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        unit = np.repeat(np.arange(1_000), size)
+        z = rng.standard_t(4, 1_000)[unit]
+        y = 0.4 * z + rng.normal(size=1_000)[unit] * (1 + 0.3 * np.abs(z))
+        share, error = explained_variance(y, 0.4 * z, np.ones(len(y)), unit if size > 1 else None)
+        hits += abs(share - true) <= 1.96 * error
+    assert hits >= stats.binom.ppf(0.001, draws, 0.95)
 
 
 def test_the_certificate_is_the_bound_on_the_rows_it_names(found: Audit) -> None:

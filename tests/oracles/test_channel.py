@@ -53,6 +53,12 @@ def test_a_net_and_a_stack_send_z_through_it_and_the_head_sees_the_noise():
     torch.manual_seed(0)
     torch.testing.assert_close(z, send(net.encoder(x), 0.5))
     torch.testing.assert_close(prediction, net.head(z))
+    # Where nothing is trained, a score is that of one row: Z alone carries the noise.
+    net.eval()
+    first, second = net(x), net(x)
+    assert (first[0] != second[0]).all()
+    torch.testing.assert_close(first[1], second[1], rtol=0, atol=0)
+    net.train()
     stack = Stack([net, net])
     assert stack(x)[0].shape == (2, 50, 3)
     assert [one.noise for one in stack.nets()] == [0.5, 0.5]
@@ -83,6 +89,17 @@ def test_a_model_draws_the_noise_from_its_random_state_and_it_is_saved(kind, tmp
     np.testing.assert_array_equal(later.transform(X), z)
     save(later, tmp_path / "later.safetensors")
     np.testing.assert_array_equal(load(tmp_path / "later.safetensors").transform(X), z)
+
+
+@pytest.mark.parametrize("kind", [FRHSICClassifier, FRHSICRegressor])
+def test_a_score_of_the_own_head_does_not_depend_on_the_table(kind):
+    X, y, s = table()
+    model = kind(lam=1.0, epochs=2, encoder=(4, 2), random_state=3, training=Training(noise=0.3))
+    model.fit(X, y, sensitive_features=s)
+    score = model.predict_proba if kind is FRHSICClassifier else model.predict
+    np.testing.assert_allclose(score(X[::-1])[::-1], score(X), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(score(X[:3]), score(X)[:3], rtol=0, atol=1e-12)
+    assert (model.transform(X[::-1])[::-1] != model.transform(X)).any()
 
 
 def test_large_tables_are_sent_with_noise_in_every_part():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from frhsic._checks import ArgumentError
-from frhsic._text import number
+from frhsic._text import number, percent
 from frhsic.auditing._about import About
 from frhsic.auditing._decisions import Decision, Region
 from frhsic.auditing._limits import Limit
@@ -285,15 +285,33 @@ class Recovery(Result):
     ----------
     attribute : str
     linear, boosted : float
-        R^2 of a linear and of a boosted model, cross-validated; for a categorical column, that of the
+        R^2 of a linear model and of boosted trees, cross-validated; for a categorical column, that of the
         probabilities (one minus the Brier score divided by that of the shares). Near or below zero: nothing.
     n : int
+        Rows; two thirds of them are learned from. More rows find more.
+    learner : str
+        The better of the two.
+    low, high : float
+        The interval of its R^2 on such rows, learned from as many.
+    confidence_level : float
     """
 
     attribute: str
     linear: float
     boosted: float
     n: int
+    learner: str
+    low: float
+    high: float
+    confidence_level: float
+
+    def __str__(self) -> str:
+        best = number(max(self.linear, self.boosted))
+        interval = f"{percent(self.confidence_level)} interval {number(self.low)} to {number(self.high)}"
+        return (
+            f"R^2 of {self.attribute} from the representation, by {self.learner} on rows left out: {best} "
+            f"({interval}; {self.n:,} rows, a third left out in turn). More rows find more."
+        )
 
 
 @dataclass(frozen=True)

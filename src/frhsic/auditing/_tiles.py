@@ -132,9 +132,9 @@ def _of_representation(audit: Audit, found: Attribute) -> Iterator[Tile]:
                 f"R² of {found.name}",
                 number(max(one.linear, one.boosted)),
                 "",
-                "no interval",
-                f"The better of two models that predict {found.name} from the representation, on rows that "
-                "took no part.",
+                f"{percent(one.confidence_level)} interval {number(one.low)} to {number(one.high)}",
+                f"Of {one.learner}, the better of two learners, on rows left out ({one.n:,} rows). More rows "
+                "find more.",
             )
 
 

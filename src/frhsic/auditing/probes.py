@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from torch import Tensor
 
 from frhsic.auditing._results import Recovery, Representation, Transfer
@@ -14,8 +15,8 @@ from frhsic.data import Sensitive, to_generator
 from frhsic.dependence import GDP
 from frhsic.inference import confidence_interval
 
-# Heads are trained and judged on no more rows than these.
-MOST_ROWS = 5_000
+# Rows from which S is learned, in an audit; heads are trained and judged on no more than MOST_ROWS.
+RECOVERY_ROWS, MOST_ROWS = 50_000, 5_000
 _FOLDS = 3
 _RIDGES = tuple(10.0**k for k in range(-3, 4))
 
@@ -31,21 +32,27 @@ def probe_representation(
     measure: GDP,
     seed: int,
     groups: Tensor | None = None,
+    most_rows: int = RECOVERY_ROWS,
 ) -> Representation:
     """Return how well s is predicted from z, and fresh heads for y: trained without weights, judged with.
 
-    Rows of one group are all trained on, or all judged on.
+    Rows of one group are all trained on, or all judged on. At most ``most_rows`` rows are used to predict s.
     """
-    rows = torch.randperm(len(z), generator=to_generator(seed))[:MOST_ROWS]
+    rows = torch.randperm(len(z), generator=to_generator(seed))[:most_rows]
     if groups is not None:  # whole groups side by side, in random order
         first = torch.randperm(int(groups.max()) + 1, generator=to_generator(seed))
         rows = rows[first[groups[rows]].argsort(stable=True)]
         groups = groups[rows]
-    z, s = z[rows], s[rows]
-    w = None if w is None else w[rows]
-    recovered = tuple(_recover(z, s.columns([name]), w, seed, groups) for name in s.names)
+    some = z[rows], s[rows], None if w is None else w[rows]
+    recovered = tuple(
+        _recover(some[0], some[1].columns([name]), some[2], seed, groups, confidence_level)
+        for name in s.names
+    )
     if y is None:
         return Representation(recovered, ())
+    rows = rows[:MOST_ROWS]
+    z, s, w = z[rows], s[rows], None if w is None else w[rows]
+    groups = None if groups is None else groups[:MOST_ROWS].unique_consecutive(return_inverse=True)[1]
     y, half = y[rows], len(rows) // 2
     if groups is not None:
         half = int((groups == groups[half]).nonzero()[0])  # before the group in the middle
@@ -107,41 +114,100 @@ def _predict(model: Any, z: NDArray[np.float64], labels: bool) -> NDArray[np.flo
     return probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
 
 
-def _recover(z: Tensor, s: Sensitive, w: Tensor | None, seed: int, groups: Tensor | None = None) -> Recovery:
-    """Return R^2 of s from z on folds not used to learn it."""
-    linear, boosted = (_r2(kind, z.numpy(), s, w, seed, groups) for kind in ("linear", "boosted"))
-    return Recovery(attribute=s.names[0], linear=linear, boosted=boosted, n=len(z))
+def _probes(labels: bool, seed: int) -> dict[str, Any]:
+    """Return the learners of s. Trees stop when rows that they hold back gain nothing."""
+    from sklearn import ensemble
+
+    linear = dict(_heads(labels, seed))["linear"]
+    trees = ensemble.HistGradientBoostingClassifier if labels else ensemble.HistGradientBoostingRegressor
+    boosted = trees(
+        learning_rate=0.05,
+        max_iter=500,
+        max_leaf_nodes=15,
+        early_stopping=True,
+        validation_fraction=0.15,
+        n_iter_no_change=20,
+        random_state=seed,
+    )
+    return {"linear": linear, "boosted": boosted}
 
 
-def _r2(
-    kind: str, z: NDArray[np.float64], s: Sensitive, w: Tensor | None, seed: int, groups: Tensor | None
-) -> float:
-    from sklearn import model_selection as split
+_TITLES = {"linear": ("ridge regression", "logistic regression"), "boosted": ("boosted trees",) * 2}
 
+
+def _recover(
+    z: Tensor, s: Sensitive, w: Tensor | None, seed: int, groups: Tensor | None, confidence_level: float
+) -> Recovery:
+    """Return R^2 of s from z on folds not used to learn it, by each learner, with an interval of the best."""
     labels = s.kinds == ("categorical",)
     target = s.values[:, 0].numpy()
+    kept = np.ones(len(z), dtype=bool)
     if labels:
         target = target.astype(int)
-        rare = np.bincount(target)[target] < _FOLDS
-        z, target = z[~rare], target[~rare]
-        w = None if w is None else w[torch.from_numpy(~rare)]
-        groups = None if groups is None else groups[torch.from_numpy(~rare)]
-    model = dict(_heads(labels, seed))[kind]
+        kept = np.bincount(target)[target] >= _FOLDS
+    units = None if groups is None else groups.numpy()[kept]
+    weights = np.ones(len(z)) if w is None else w.numpy()
+    x, target, weights = z.numpy()[kept], target[kept], weights[kept] / weights[kept].sum()
+    found = {}
+    for name, model in _probes(labels, seed).items():
+        predicted = _predict_folds(model, x, target, labels, seed, units)
+        found[name] = explained_variance(target, predicted, weights, units, labels=labels)
+    name = max(found, key=lambda one: found[one][0])
+    best, error = found[name]
+    reach = float(ndtri(0.5 + 0.5 * confidence_level)) * error
+    return Recovery(
+        attribute=s.names[0],
+        linear=found["linear"][0],
+        boosted=found["boosted"][0],
+        n=len(x),
+        learner=_TITLES[name][labels],
+        low=best - reach,
+        high=min(1.0, best + reach),
+        confidence_level=confidence_level,
+    )
+
+
+def _predict_folds(
+    model: Any,
+    x: NDArray[np.float64],
+    target: NDArray[Any],
+    labels: bool,
+    seed: int,
+    groups: NDArray[Any] | None,
+) -> NDArray[np.float64]:
+    """Return the prediction of each row by a model that did not see it, nor its group."""
+    from sklearn import model_selection as split
+
     folds: Any
     if groups is None:
         folds = (split.StratifiedKFold if labels else split.KFold)(_FOLDS, shuffle=True, random_state=seed)
     else:  # the groups are in random order already
         folds = (split.StratifiedGroupKFold if labels else split.GroupKFold)(_FOLDS)
-    predicted = split.cross_val_predict(
-        model,
-        z,
-        target,
-        cv=folds,
-        groups=None if groups is None else groups.numpy(),
-        method="predict_proba" if labels else "predict",
-    )
+    method = "predict_proba" if labels else "predict"
+    predicted = split.cross_val_predict(model, x, target, cv=folds, groups=groups, method=method)
+    return np.asarray(predicted, dtype=np.float64)
+
+
+def explained_variance(
+    target: NDArray[Any],
+    predicted: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    groups: NDArray[Any] | None,
+    *,
+    labels: bool = False,
+) -> tuple[float, float]:
+    """Return R^2 = 1 - A / B of predictions, and its standard error over rows, or groups of rows.
+
+    A is the mean squared error and B the variance, so that to first order R^2 moves with a row by
+    (A (v - B) / B - (e - A)) / B, e its squared error and v its squared distance from the mean. Predictions
+    are taken as given: what another sample to learn from would change is not in it.
+    """
     truth = (target[:, None] == np.unique(target)).astype(float) if labels else target[:, None]
-    weights = np.ones(len(z)) if w is None else w.numpy()
-    error = np.average(((truth - predicted.reshape(truth.shape)) ** 2).sum(axis=1), weights=weights)
-    around = truth - np.average(truth, axis=0, weights=weights)
-    return float(1.0 - error / np.average((around**2).sum(axis=1), weights=weights))
+    e = ((truth - predicted.reshape(truth.shape)) ** 2).sum(axis=1)
+    v = ((truth - np.average(truth, axis=0, weights=weights)) ** 2).sum(axis=1)
+    A, B = np.average(e, weights=weights), np.average(v, weights=weights)
+    moves = weights * (A * (v - B) / B - (e - A)) / B
+    if groups is not None:
+        moves = np.bincount(np.unique(groups, return_inverse=True)[1], weights=moves)
+    n = len(moves)
+    return float(1.0 - A / B), float(np.sqrt(n / (n - 1) * (moves**2).sum()))

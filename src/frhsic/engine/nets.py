@@ -27,8 +27,7 @@ class Net(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the representation and the prediction."""
-        z = send(self.encoder(x), self.noise)
-        return z, self.head(z)
+        return _pass_on(self, x)
 
     def nets(self) -> list[Net]:
         """Return the net alone, as a stack returns its nets."""
@@ -46,9 +45,23 @@ def send(z: Tensor, noise: float, generator: torch.Generator | None = None) -> T
     """
     if not noise:
         return z
+    return hold(z) + noise * torch.randn(z.shape, dtype=z.dtype, device=z.device, generator=generator)
+
+
+def hold(z: Tensor) -> Tensor:
+    """Return rows of z held within the unit ball."""
     length = z.norm(dim=-1, keepdim=True).clamp_min(1e-9)
-    held = z * (torch.tanh(length) / length)
-    return held + noise * torch.randn(z.shape, dtype=z.dtype, device=z.device, generator=generator)
+    return z * (torch.tanh(length) / length)
+
+
+def _pass_on(net: Net | Stack, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return z with the noise of a channel, and the prediction: noisy in training, from the held z after it.
+
+    Z is what leaves; a score of the net's own head is that of one person, whatever rows stand beside.
+    """
+    plain = net.encoder(x)
+    z = send(plain, net.noise)
+    return z, net.head(z if net.training or not net.noise else hold(plain))
 
 
 class Stack(nn.Module):
@@ -66,8 +79,7 @@ class Stack(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the representations and the predictions."""
-        z = send(self.encoder(x), self.noise)
-        return z, self.head(z)
+        return _pass_on(self, x)
 
     def nets(self) -> list[Net]:
         """Return each net by itself, a copy."""

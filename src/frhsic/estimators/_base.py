@@ -6,7 +6,7 @@ import copy
 import numbers
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, ClassVar, Final, Self
@@ -24,7 +24,7 @@ from frhsic._checks import ArgumentError
 from frhsic.data import Label, check_aligned, to_generator
 from frhsic.engine.budget import describe_share
 from frhsic.engine.limits import describe_missed
-from frhsic.engine.nets import Net, encoded_width, make_net, send
+from frhsic.engine.nets import Net, encoded_width, hold, make_net, send
 from frhsic.engine.options import Options, Training
 from frhsic.engine.record import Record, Trained
 from frhsic.engine.rows import MIN_BATCH, Rows
@@ -112,14 +112,17 @@ class BaseModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         ----------
         X : array or frame of shape (n, p)
         """
-        return self._evaluate(X, lambda z: z).numpy()
+        return torch.cat([z for _, z in self._encode(X)]).numpy()
 
+    @torch.inference_mode()
     def _forward(self, X: Any) -> Tensor:
-        return self._evaluate(X, lambda z: self.head_(z))
+        """Return what the head makes of each row, chunk by chunk.
 
-    def _evaluate(self, X: Any, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return a function of Z in float64 on the CPU, chunk by chunk."""
-        return torch.cat([function(z) for _, z in self._encode(X)])
+        Without the noise of a channel: a score is that of one person, whatever rows stand beside.
+        """
+        check_is_fitted(self, "encoder_")
+        parts = (self.encoder_(self.scaling_x_.apply(part)) for part in self._chunks(X))
+        return torch.cat([self.head_(hold(z) if self.noise_ else z) for z in parts])
 
     @torch.inference_mode()
     def _encode(self, X: Any) -> Iterator[tuple[Tensor, Tensor]]:

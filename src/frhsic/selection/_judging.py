@@ -201,7 +201,15 @@ class Judge:
         else:
             hsic = self._interval(z[rows], s[rows], _WHITENED, w[rows]).estimate
         read = probe_representation(
-            z, s, None, w, labels=False, confidence_level=LEVEL, measure=GDP(), seed=self.seed
+            z,
+            s,
+            None,
+            w,
+            labels=False,
+            confidence_level=LEVEL,
+            measure=GDP(),
+            seed=self.seed,
+            most_rows=MOST_ROWS,
         )
         (recovered,) = read.recovered
         return {"hsic_z": hsic, "r2_ridge": recovered.linear, "r2_boosted": recovered.boosted}
