@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+pytest_plugins = ["tests.durations"]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the examples in the docstrings of the fetchers where the real data are absent."""
