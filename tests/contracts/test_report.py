@@ -173,7 +173,7 @@ def make_audit(
     )
     representation = Representation(
         recovered=tuple(
-            Recovery(name, 0.213, 0.347, 1_234, "boosted trees", 0.3, 0.39, 0.95) for name in names
+            Recovery(name, 0.213, 0.347, 0.31, 1_234, "boosted trees", 0.3, 0.39, 0.95) for name in names
         ),
         transfer=tuple(
             Transfer(

@@ -130,10 +130,10 @@ def _of_representation(audit: Audit, found: Attribute) -> Iterator[Tile]:
         if one.attribute == found.name:
             yield Tile(
                 f"R² of {found.name}",
-                number(max(one.linear, one.boosted)),
+                number(one.best),
                 "",
                 f"{percent(one.confidence_level)} interval {number(one.low)} to {number(one.high)}",
-                f"Of {one.learner}, the better of two learners, on rows left out ({one.n:,} rows). More rows "
+                f"Of {one.learner}, the best of three learners, on rows left out ({one.n:,} rows). More rows "
                 "find more.",
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from frhsic.inference import confidence_interval
 
 # Rows from which S is learned, in an audit; heads are trained and judged on no more than MOST_ROWS.
 RECOVERY_ROWS, MOST_ROWS = 50_000, 5_000
-_FOLDS = 3
+# Five folds up to so many rows, then three; labels with fewer rows than folds are left out.
+_FOLDS, _MORE_FOLDS, _MANY_ROWS = 3, 5, 20_000
 _RIDGES = tuple(10.0**k for k in range(-3, 4))
 
 
@@ -32,13 +34,12 @@ def probe_representation(
     measure: GDP,
     seed: int,
     groups: Tensor | None = None,
-    most_rows: int = RECOVERY_ROWS,
 ) -> Representation:
     """Return how well s is predicted from z, and fresh heads for y: trained without weights, judged with.
 
-    Rows of one group are all trained on, or all judged on. At most ``most_rows`` rows are used to predict s.
+    Rows of one group are all trained on, or all judged on.
     """
-    rows = torch.randperm(len(z), generator=to_generator(seed))[:most_rows]
+    rows = torch.randperm(len(z), generator=to_generator(seed))[:RECOVERY_ROWS]
     if groups is not None:  # whole groups side by side, in random order
         first = torch.randperm(int(groups.max()) + 1, generator=to_generator(seed))
         rows = rows[first[groups[rows]].argsort(stable=True)]
@@ -115,43 +116,46 @@ def _predict(model: Any, z: NDArray[np.float64], labels: bool) -> NDArray[np.flo
 
 
 def _probes(labels: bool, seed: int) -> dict[str, Any]:
-    """Return the learners of s. Trees stop when rows that they hold back gain nothing."""
+    """Return the learners of s: a linear one, trees that stop when held-back rows gain nothing, a forest.
+
+    In a representation that was trained to hide s, boosting that goes on and networks find less, and a forest
+    of extremely random trees finds the most.
+    """
     from sklearn import ensemble
 
     linear = dict(_heads(labels, seed))["linear"]
-    trees = ensemble.HistGradientBoostingClassifier if labels else ensemble.HistGradientBoostingRegressor
-    boosted = trees(
+    boosting, forest = (
+        (ensemble.HistGradientBoostingClassifier, ensemble.ExtraTreesClassifier)
+        if labels
+        else (ensemble.HistGradientBoostingRegressor, ensemble.ExtraTreesRegressor)
+    )
+    boosted = boosting(
         learning_rate=0.05,
-        max_iter=500,
-        max_leaf_nodes=15,
+        max_iter=600,
         early_stopping=True,
-        validation_fraction=0.15,
-        n_iter_no_change=20,
+        validation_fraction=0.1,
+        n_iter_no_change=40,
         random_state=seed,
     )
-    return {"linear": linear, "boosted": boosted}
+    return {
+        "linear": linear,
+        "boosted": boosted,
+        "forest": forest(100, min_samples_leaf=5, random_state=seed),
+    }
 
 
-_TITLES = {"linear": ("ridge regression", "logistic regression"), "boosted": ("boosted trees",) * 2}
+_TITLES = {
+    "linear": ("ridge regression", "logistic regression"),
+    "boosted": ("boosted trees", "boosted trees"),
+    "forest": ("a forest of random trees", "a forest of random trees"),
+}
 
 
 def _recover(
     z: Tensor, s: Sensitive, w: Tensor | None, seed: int, groups: Tensor | None, confidence_level: float
 ) -> Recovery:
     """Return R^2 of s from z on folds not used to learn it, by each learner, with an interval of the best."""
-    labels = s.kinds == ("categorical",)
-    target = s.values[:, 0].numpy()
-    kept = np.ones(len(z), dtype=bool)
-    if labels:
-        target = target.astype(int)
-        kept = np.bincount(target)[target] >= _FOLDS
-    units = None if groups is None else groups.numpy()[kept]
-    weights = np.ones(len(z)) if w is None else w.numpy()
-    x, target, weights = z.numpy()[kept], target[kept], weights[kept] / weights[kept].sum()
-    found = {}
-    for name, model in _probes(labels, seed).items():
-        predicted = _predict_folds(model, x, target, labels, seed, units)
-        found[name] = explained_variance(target, predicted, weights, units, labels=labels)
+    n, found = find_shares(z, s, w, seed, groups)
     name = max(found, key=lambda one: found[one][0])
     best, error = found[name]
     reach = float(ndtri(0.5 + 0.5 * confidence_level)) * error
@@ -159,12 +163,38 @@ def _recover(
         attribute=s.names[0],
         linear=found["linear"][0],
         boosted=found["boosted"][0],
-        n=len(x),
-        learner=_TITLES[name][labels],
+        forest=found["forest"][0],
+        n=n,
+        learner=_TITLES[name][s.kinds == ("categorical",)],
         low=best - reach,
         high=min(1.0, best + reach),
         confidence_level=confidence_level,
     )
+
+
+def find_shares(
+    z: Tensor,
+    s: Sensitive,
+    w: Tensor | None,
+    seed: int,
+    groups: Tensor | None = None,
+    learners: Sequence[str] = tuple(_TITLES),
+) -> tuple[int, dict[str, tuple[float, float]]]:
+    """Return the number of rows used, and for each learner R^2 of s from z with its standard error."""
+    labels = s.kinds == ("categorical",)
+    target = s.values[:, 0].numpy()
+    kept = np.ones(len(z), dtype=bool)
+    if labels:
+        target = target.astype(int)
+        kept = np.bincount(target)[target] >= _MORE_FOLDS
+    units = None if groups is None else groups.numpy()[kept]
+    weights = np.ones(len(z)) if w is None else w.numpy()
+    x, target, weights = z.numpy()[kept], target[kept], weights[kept] / weights[kept].sum()
+    models, found = _probes(labels, seed), {}
+    for name in learners:
+        predicted = _predict_folds(models[name], x, target, labels, seed, units)
+        found[name] = explained_variance(target, predicted, weights, units, labels=labels)
+    return len(x), found
 
 
 def _predict_folds(
@@ -178,11 +208,12 @@ def _predict_folds(
     """Return the prediction of each row by a model that did not see it, nor its group."""
     from sklearn import model_selection as split
 
+    count = _FOLDS if len(x) > _MANY_ROWS else _MORE_FOLDS
     folds: Any
     if groups is None:
-        folds = (split.StratifiedKFold if labels else split.KFold)(_FOLDS, shuffle=True, random_state=seed)
+        folds = (split.StratifiedKFold if labels else split.KFold)(count, shuffle=True, random_state=seed)
     else:  # the groups are in random order already
-        folds = (split.StratifiedGroupKFold if labels else split.GroupKFold)(_FOLDS)
+        folds = (split.StratifiedGroupKFold if labels else split.GroupKFold)(count)
     method = "predict_proba" if labels else "predict"
     predicted = split.cross_val_predict(model, x, target, cv=folds, groups=groups, method=method)
     return np.asarray(predicted, dtype=np.float64)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import frhsic.inference as inference
 from frhsic._checks import ArgumentError
-from frhsic.auditing.probes import MOST_ROWS, probe_representation
+from frhsic.auditing.probes import MOST_ROWS, find_shares
 from frhsic.boosting import FRHSICBoostingClassifier, FRHSICBoostingRegressor
 from frhsic.data import Sensitive, to_generator, to_matrix
 from frhsic.dependence import GDP, HSIC, Dependence, ScoreGap
@@ -200,19 +200,9 @@ class Judge:
             hsic = float(_WHITENED(z[rows], s[rows]))
         else:
             hsic = self._interval(z[rows], s[rows], _WHITENED, w[rows]).estimate
-        read = probe_representation(
-            z,
-            s,
-            None,
-            w,
-            labels=False,
-            confidence_level=LEVEL,
-            measure=GDP(),
-            seed=self.seed,
-            most_rows=MOST_ROWS,
-        )
-        (recovered,) = read.recovered
-        return {"hsic_z": hsic, "r2_ridge": recovered.linear, "r2_boosted": recovered.boosted}
+        own = None if w is None else w[rows]
+        _, shares = find_shares(z[rows], s[rows], own, self.seed, learners=("linear", "boosted"))
+        return {"hsic_z": hsic, "r2_ridge": shares["linear"][0], "r2_boosted": shares["boosted"][0]}
 
     def _test_equivalence(self, view: Tensor, held: Rows, *, n_draws: int = 9_999) -> EquivalenceResult:
         """Return the test of the column that is least shown to be below the tolerance: all must be."""
