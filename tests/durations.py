@@ -1,14 +1,18 @@
 """How long each test takes, and which tests a fast run takes: a plugin of pytest (see CONTRIBUTING.md).
 
 Times are seconds of the processor, of the test's own process and of the processes that it waits for, so that
-they hardly depend on what else the machine does. A fixture that several tests share counts for each of them
-with its share.
+they hardly depend on what else the machine does; and no more than the clock says, as a process that an
+earlier test left behind may end now. A fixture that several tests share counts for each of them with its
+share.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import resource
+import time
+import warnings
 from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -20,6 +24,18 @@ STORED = Path(__file__).with_name("durations.json")
 FAST = 1.0  # seconds: what a test of the fast run took at most when it was measured
 TOO_LONG = 3.0  # seconds: a test of the fast run that takes longer fails the run
 DEAR = 60.0  # seconds: what the tests of always.txt may take together
+
+# Imported before the first test of a fast run.
+LIBRARIES = (
+    "torch",
+    "sklearn.ensemble",
+    "scipy.stats",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "matplotlib.pyplot",
+    "lightgbm",
+)
 
 # Tests that run on every change whatever they take; the file has the reason for each.
 ALWAYS = tuple(
@@ -72,6 +88,14 @@ class Clock:
         self.users: Counter[Any] = Counter()
         self.inside = 0.0  # what shared fixtures took within the test that runs now
 
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Import what many tests import, so that none of a fast run seems to take as long as that."""
+        if session.config.getoption("fast"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for name in LIBRARIES:
+                    importlib.import_module(name)
+
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Count the tests that ask for each fixture."""
         self.users = Counter(one for item in session.items for one in _get_fixtures(item))
@@ -79,21 +103,26 @@ class Clock:
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[Any]:
         """Measure a fixture apart from the test that happens to be the first to ask for it."""
-        start, before = get_cpu_seconds(), self.inside
+        start, clock, before = get_cpu_seconds(), time.monotonic(), self.inside
         try:
             return (yield)
         finally:
             if fixturedef.scope != "function":
                 # A fixture asked for within this one has added its own time already.
-                own = get_cpu_seconds() - start - (self.inside - before)
+                own = min(get_cpu_seconds() - start, time.monotonic() - clock) - (self.inside - before)
                 self.shared[fixturedef] = max(own, self.shared.get(fixturedef, 0.0))
                 self.inside += own
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
         """Measure a test with its set-up and its tear-down."""
-        start, self.inside = get_cpu_seconds(), 0.0
-        item.stash[_CPU] = lambda: get_cpu_seconds() - start - self.inside + self._get_shared(item)
+        start, clock, self.inside = get_cpu_seconds(), time.monotonic(), 0.0
+
+        def measure() -> float:
+            own = min(get_cpu_seconds() - start, time.monotonic() - clock)
+            return max(own - self.inside, 0.0) + self._get_shared(item)
+
+        item.stash[_CPU] = measure
         return (yield)
 
     @pytest.hookimpl(wrapper=True)

@@ -227,7 +227,7 @@ def test_the_same_rows_give_a_shorter_interval_and_equal_scores_no_change():
     assert grouped.high - grouped.low < 0.7 * (apart.high - apart.low)
     assert "2,000 groups are in both" in str(grouped)
     same = gap_change(np.column_stack((z, z)), {"age": age}, random_state=0)
-    assert same.low < 0.0 < same.high
+    assert (same.low, same.change, same.high) == (0.0, 0.0, 0.0)
 
 
 def test_every_argument_makes_a_difference():

@@ -35,6 +35,12 @@ pytestmark = [
 NAMES = ["age (years)", "age/years_", "שלום", "a|b:c%d\n<e>", "../../etc", "x" * 300]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def library():
+    """Import MLflow once: it takes ten seconds, which no test should seem to take."""
+    return pytest.importorskip("mlflow")
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """Start a server with its own database and files; yield its address."""

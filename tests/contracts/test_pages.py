@@ -129,7 +129,13 @@ def test_the_page_of_a_search_shows_every_model_and_what_was_not_tried(search, t
         assert row[3].startswith(f"{table['gap'][index]:.2g}"[:4])
         assert row[-1] == ("yes" if table["on_front"][index] else "no")
     text = " ".join("".join(tree.itertext()).split())
-    for part in ("income", "people.csv", "LightGBM, XGBoost and linear models", "Scores repaired", "beaten"):
+    for part in (
+        "income",
+        "people.csv",
+        "LightGBM, XGBoost and linear models",
+        "Scores repaired",
+        "best with at most this",
+    ):
         assert part in text
     assert "lowest_dependence_within" in text
 

@@ -10,7 +10,6 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
@@ -365,7 +364,7 @@ def _compare_ranks(old: Mapping[str, Any], new: Mapping[str, Any], both: _Both |
     """Return where the new score runs against the old one: its ranks, or its means along an attribute."""
     fix = "It may be one minus the old one: gaps do not show that."
     if both is not None and both.paired and both.old.width == both.new.width == 1:
-        ranks = [rankdata(subject.z[:, 0]) for subject in (both.old, both.new)]
+        ranks = [_rank(subject.z[:, 0].numpy()) for subject in (both.old, both.new)]
         if min(rank.std() for rank in ranks) > 0.0:
             correlation = float(np.corrcoef(*ranks)[0, 1])
             # Below this a correlation of unrelated scores is seldom found.
@@ -390,6 +389,12 @@ def _compare_ranks(old: Mapping[str, Any], new: Mapping[str, Any], both: _Both |
                 f"where it falls. {fix}"
             )
     return None
+
+
+def _rank(x: _Floats) -> _Floats:
+    """Return the mean rank of each value among all."""
+    _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - 0.5 * (counts - 1.0))[place])
 
 
 def _read_curve(attribute: Mapping[str, Any] | None) -> tuple[_Floats, _Floats] | None:
