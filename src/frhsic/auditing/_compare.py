@@ -366,7 +366,7 @@ def _compare_ranks(old: Mapping[str, Any], new: Mapping[str, Any], both: _Both |
     if both is not None and both.paired and both.old.width == both.new.width == 1:
         ranks = [_rank(subject.z[:, 0].numpy()) for subject in (both.old, both.new)]
         if min(rank.std() for rank in ranks) > 0.0:
-            correlation = float(np.corrcoef(*ranks)[0, 1])
+            correlation = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
             # Below this a correlation of unrelated scores is seldom found.
             if correlation < -3.0 / math.sqrt(both.old.n - 1):
                 words = f"rank correlation {correlation:.2f}"
