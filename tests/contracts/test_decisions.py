@@ -10,6 +10,7 @@ import pytest
 
 from frhsic.auditing import audit, schema
 from frhsic.cli import run
+from frhsic.dependence import ScoreGap
 from frhsic.inference import conditional_curve, decision_gaps, region_test
 from frhsic.report import render_report
 
@@ -159,3 +160,15 @@ def test_the_command_asks_and_stops_on_decisions(tmp_path, capsys):
     ):
         assert run([*command, *wrong]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_cut_offs_may_be_numbers_of_numpy():
+    half = np.float32(0.5)
+    assert ScoreGap(cutoff=half).cutoff == 0.5
+    rng = np.random.default_rng(0)
+    age, score = rng.integers(18, 60, 300), rng.random(300)
+    found = audit(score, sensitive_features={"age": age}, thresholds=half, random_state=0)
+    assert [one.threshold for one in found.attribute("age").decisions] == [0.5]
+    for wrong in (np.float32("nan"), np.bool_(True), "0.5"):
+        with pytest.raises(ValueError, match="finite number"):
+            audit(score, sensitive_features={"age": age}, thresholds=[wrong], random_state=0)

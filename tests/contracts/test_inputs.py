@@ -199,7 +199,16 @@ def test_train_reads_placeholders_as_missing(tmp_path, capsys):
     [
         ([*AGES, *[999] * 5], "999 "),
         ([*AGES, *[-999] * 20], "-999 "),
-        ([*AGES, *[-1] * 20, *[998] * 3, *[999] * 3], "999 and 998 "),
+        ([*AGES, *[-1] * 20, *[998] * 3, *[999] * 3], "999, 998 and -1 in 26 rows"),
+        ([*AGES, *[-1] * 20], "-1 in 20 rows"),
+        ([*AGES, *[-9] * 3, *[-1] * 3], "-9 and -1 in fewer than 10 rows"),
+        ([*AGES, *[99] * 40], "99 in 40 rows"),
+        ([*AGES, *[-5] * 20], None),  # no code
+        ([*AGES, *[-1] * 4], None),
+        ([*AGES, *[-1] * len(AGES)], None),  # too many for a code
+        ([*RNG.integers(-3, 90, 1_000)], None),  # other negative values
+        ([*np.arange(1, 99).repeat(9), *[99] * 60], None),  # the last of a scale, without a gap
+        ([*AGES, *[99] * 5], None),  # no more than other ages have
         ([*[0, 1] * 50, *[99] * 5], "99 "),
         ([*AGES, 99, *[999] * 5], "999 "),
         ([*RNG.uniform(size=100), *[-9] * 5], "-9 "),
@@ -220,16 +229,21 @@ def test_codes_heaped_far_away_are_noted(values, codes):
     assert note is None or note.startswith(codes)
 
 
+def test_the_note_on_codes_is_in_the_words_of_the_command_line_too():
+    note = suspicious_codes(torch.tensor([*map(float, AGES), *[-1.0] * 20]), "column 'age'")
+    assert "(missing_values=['-1'] in Python, --missing-values=-1 at the command line)" in note
+
+
 def test_an_audit_notes_codes_in_score_sensitive_columns_and_outcome():
     n = 200
     ages, scores, outcome = (np.array(x[:n], dtype=float) for x in (AGES, SCORES, AGES % 2))
     plain = audit(scores, sensitive_features={"age": ages}, y_true=outcome, random_state=0)
-    assert not any("far from all other values" in note for note in plain.notes)
+    assert not any("may stand for no value" in note for note in plain.notes)
     ages[:9], scores[9:18], outcome[18:27] = 999, -99, 99
     found = audit(scores, sensitive_features={"age": ages}, y_true=outcome, random_state=0)
-    notes = [note for note in found.notes if "far from all other values" in note]
+    notes = [note for note in found.notes if "may stand for no value" in note]
     assert [note.split(" in ")[0] for note in notes] == ["-99", "999", "99"]
-    assert [note.split("rows of ")[1].split(" lies")[0] for note in notes] == [
+    assert [note.split("rows of ")[1].split(" may")[0] for note in notes] == [
         "the score",
         "column 'age'",
         "the outcome",

@@ -92,3 +92,10 @@ def test_scale_width_and_words():
 def test_refused(arguments, name):
     with pytest.raises(ValueError, match=f"^'{name}' must be"):
         channel_bound(*arguments)
+
+
+@pytest.mark.parametrize("wrong", ["0.5", None, True, -1.0, float("nan"), float("inf")])
+def test_a_length_that_is_no_positive_number_is_an_error_that_names_it(wrong):
+    for arguments, name in (((wrong, 1.0, 8), "radius"), ((1.0, wrong, 8), "noise")):
+        with pytest.raises(ValueError, match=f"^'{name}' must be a positive number"):
+            channel_bound(*arguments)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, is_number
 from frhsic._text import number, percent
 from frhsic.auditing._privacy import MIN_ROWS_SHOWN, between_scores, shown_points
 from frhsic.inference import Curve, DecisionGaps, Interval, RegionResult, Result
@@ -83,10 +83,8 @@ class RegionQuestion(NamedTuple):
 
 def read_thresholds(thresholds: Sequence[float] | float) -> tuple[float, ...]:
     """Return thresholds as finite numbers, each once."""
-    given = [thresholds] if isinstance(thresholds, int | float) else list(thresholds)
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in given) or not all(
-        map(math.isfinite, given)
-    ):
+    given = [thresholds] if is_number(thresholds) else list(thresholds)  # type: ignore[arg-type]
+    if not all(is_number(one) and math.isfinite(one) for one in given):
         raise ArgumentError("thresholds", "be finite numbers", repr(thresholds), "Pass (0.5,), say.")
     return tuple(dict.fromkeys(map(float, given)))
 

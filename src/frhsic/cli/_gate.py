@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, is_number
 from frhsic._text import escape, quote, shorten
 from frhsic.cli._options import parse_float
 from frhsic.cli._output import echo
@@ -125,7 +125,7 @@ def _read_file(file: Path) -> dict[str, Any]:
 def _items(read: Mapping[str, Any], file: Path) -> list[tuple[str, str]]:
     found = []
     for name, value in read["limits"].items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if not is_number(value):
             fix = "Write gap = 0.05, say."
             raise ArgumentError(str(file.name), "have a number for each measure", quote(name), fix)
         found.append((name, repr(value)))

@@ -10,7 +10,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, is_number
 from frhsic.data import Kind, Sensitive
 from frhsic.dependence._base import Dependence
 from frhsic.dependence.gdp import GDP
@@ -172,7 +172,7 @@ class ScoreGap(Dependence):
 
 def _finite(cutoff: object) -> float:
     """Return a cut-off as a finite float."""
-    if isinstance(cutoff, bool) or not isinstance(cutoff, int | float) or not math.isfinite(cutoff):
+    if not is_number(cutoff) or not math.isfinite(cutoff):
         raise ArgumentError("cutoff", "be a finite number, 'worst' or None", repr(cutoff), "Take 0.5.")
     return float(cutoff)
 

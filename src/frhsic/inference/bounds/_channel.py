@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy.special import erf
 
-from frhsic._checks import ArgumentError
+from frhsic._checks import ArgumentError, is_number
 from frhsic.inference._results import Result
 
 
@@ -89,7 +89,7 @@ of its rank, whatever the data: for length at most 0.2 and noise of 1 in each of
 for labels.
     """
     for name, value in (("radius", radius), ("noise", noise)):
-        if isinstance(value, bool) or not 0 < value < math.inf:
+        if not is_number(value) or not 0 < value < math.inf:
             raise ArgumentError(name, "be a positive number", repr(value), "Pass that of the encoder.")
     if isinstance(width, bool) or not isinstance(width, int) or width < 1:
         raise ArgumentError("width", "be an integer of at least 1", repr(width), "Pass the columns of Z.")
