@@ -75,7 +75,8 @@ def server(password: str) -> Iterator[str]:
             file.write(password)
         os.chmod(f"{folder}/password", 0o644)
         call("initdb", "-A", "scram-sha-256", "-U", "auditor", "--pwfile=password", "--no-sync", "-E", "UTF8")
-        flags = f"-k {folder} -c listen_addresses= -c fsync=off -c max_connections=6"
+        flags = f"-k {folder} -c listen_addresses= -c fsync=off -c max_connections=6 "
+        flags += "-c superuser_reserved_connections=0"
         call("pg_ctl", "-w", "-l", "log", "-o", flags, "start")
         try:
             yield folder

@@ -1,5 +1,6 @@
 """Tables that an audit does not hold in memory: patterns, engines, partials, and what is then said."""
 
+import gzip
 import json
 import re
 import shlex
@@ -10,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from frhsic.auditing import audit_source
-from frhsic.cli import run
-from frhsic.sources import open_source, write_table
+from frhsic.cli import _audit, run
+from frhsic.sources import has_at_most, open_source, write_table
 
 COLUMNS = "--score score --sensitive age"
 
@@ -110,6 +111,33 @@ def test_what_a_sketch_cannot_do_is_refused_in_one_sentence(capsys):
 def test_a_password_in_an_address_is_neither_said_nor_written(capsys):
     text = "audit postgresql://me:sesame@127.0.0.1:1/bank --query 'select 1 as score, 2 as age' "
     assert "sesame" not in refused(text + f"{COLUMNS} --report a.html", capsys)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.arrow", "t.parquet"])
+def test_a_file_is_held_in_memory_up_to_the_same_number_of_rows_whatever_its_kind(
+    name, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(_audit, "_IN_MEMORY", 2_000)
+    path = tmp_path / name
+    for rows, held in ((2_000, True), (2_010, False)):
+        write_table({"score": people(rows)["score"]}, tmp_path / name.removesuffix(".gz"))
+        if name.endswith(".gz"):
+            path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
+        assert _audit._has_few_rows(open_source(path), path) is held
+
+
+def test_the_page_on_scale_says_how_many_rows_are_held_in_memory():
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "scale.md").read_text()
+    assert f"| up to {_audit._IN_MEMORY:,} |" in page
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_lines_of_a_csv_are_counted_as_they_are_written(end, encoding, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(end.join(["age,score", *["31,0.5"] * 300, ""]).encode(encoding))
+    assert has_at_most(path, 300)
+    assert not has_at_most(path, 298)
 
 
 def test_an_outcome_of_many_numbers_is_left_out_and_that_is_said():

@@ -132,12 +132,11 @@ def test_batches_are_cut_anew_and_no_row_is_lost(sizes):
     ]
 
 
-def test_an_empty_result_has_columns_and_no_rows(file, capsys):
-    source = open_sql(file, f"{QUERY} where age > 1000")
-    assert source.columns == ("score", "age", "sex")
-    assert rows(source).num_rows == 0
+def test_a_query_without_rows_is_an_error_when_it_is_opened(file, capsys):
+    with pytest.raises(ValueError, match=r"'query' must return rows\. Got none\. Check its conditions"):
+        open_sql(file, f"{QUERY} where age > 1000")
     assert run(["audit", file, "--query", f"{QUERY} where age > 1000", *COLUMNS]) == 2
-    assert capsys.readouterr().err.startswith("Error: ")
+    assert capsys.readouterr().err.startswith("Error: --query must return rows. Got none.")
 
 
 def test_nulls_are_errors_unless_they_are_allowed(file):

@@ -63,6 +63,7 @@ class Options(Result):
     drop_missing: bool = False
     query: str | None = None
     prefix: str | None = None  # of the columns of contributions
+    row_security: bool = False  # whether row-level security of a database chose the rows
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from frhsic.auditing._decisions import read_thresholds
 from frhsic.auditing._record import Record, hash_source, layout_of
 from frhsic.auditing._results import Audit
 from frhsic.auditing._subject import MAX_LABELS
+from frhsic.auditing._words import ROW_SECURITY
 from frhsic.data import Label, Sensitive, split_labels, to_matrix, to_sensitive
 from frhsic.kernels import Gaussian, Kernel, default_kernel
 from frhsic.kernels.scale import median_of_all_rows
@@ -137,12 +138,13 @@ def audit_source(
         limits=limits,
         about=about,
     )
+    first = int(bool(trained_on))  # the warning about rows of training
     return replace(
         result,
         score=None if result.score is None else replace(result.score, name=z[-1]),
         outcome=y_true,
         left_out=source.rows - result.n if source.allow_missing and source.rows is not None else None,
-        notes=(*result.notes, *notes),
+        notes=(*result.notes[:first], *(ROW_SECURITY,) * source.row_security, *result.notes[first:], *notes),
         record=_record(result, source, {"scores": z, "sensitive_features": s, **single}, kinds or {}),
     )
 
@@ -164,6 +166,7 @@ def _record(
         kinds=dict(kinds),
         missing_values=tuple(source.missing_values),
         drop_missing=source.allow_missing,
+        row_security=source.row_security,
     )
     return replace(found.record, columns=tuple(hashed), options=options, layout=layout_of(source))
 

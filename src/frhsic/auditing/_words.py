@@ -23,9 +23,21 @@ LIMITS = (
 )
 
 
+ROW_SECURITY = (
+    "Row-level security of the database chose these rows: they are those that this user may see, and another "
+    "user would get other numbers."
+)
+
+
+def leading_notes(audit: Audit) -> tuple[str, ...]:
+    """Return the notes that stand above all numbers: of rows of training, and of rows that a policy chose."""
+    training = audit.notes[:1] if audit.trained_on else ()
+    return (*training, *(note for note in audit.notes if note == ROW_SECURITY))
+
+
 def sentences(audit: Audit) -> tuple[str, ...]:
     """Return the summary of an audit: a paragraph for each attribute with its claims and numbers."""
-    lines = list(audit.notes[:1]) if audit.trained_on else []
+    lines = list(leading_notes(audit))
     columns = {column.name: column for column in audit.columns}
     for found in audit.attributes:
         column = columns[found.names[0]]

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import frhsic.sources
 
 _IN_MEMORY = 500_000  # rows that an audit reads as they are; more are sketched
-_IN_MEMORY_BYTES = 256 << 20  # the same for a CSV file, which does not say how many rows it has
 _MANY = 20_000_000  # rows from which on a sketch is worth all cores
 _ENGINES = ("auto", "local", "pool", "ray")
 _SKETCH_NOTE = "Of a sketch"  # printed while the sketch is made, not again below the summary
@@ -505,10 +504,25 @@ def _open_large(request: _Request) -> frhsic.sources.Source | None:
             allow_missing=request.drop_missing,
             missing_values=request.placeholders,
         )
-    small = source.rows is not None and source.rows <= _IN_MEMORY
-    if path.is_file() and source.rows is None:
-        small = path.stat().st_size <= _IN_MEMORY_BYTES
-    return None if request.engine == "auto" and path.is_file() and small else source
+        as_rows = request.engine == "auto" and path.is_file() and _has_few_rows(source, path)
+    return None if as_rows else source
+
+
+def _has_few_rows(source: frhsic.sources.Source, path: Path) -> bool:
+    """Return whether a file has few enough rows to be held in memory; only reading tells for some kinds."""
+    import frhsic.sources
+
+    if source.rows is not None:
+        return source.rows <= _IN_MEMORY
+    form = source.pieces[0].form
+    if form is not None and form.name == "csv":
+        return frhsic.sources.has_at_most(path, _IN_MEMORY)
+    rows = 0
+    for batch in dataclasses.replace(source, allow_missing=True):
+        rows += batch.num_rows
+        if rows > _IN_MEMORY:
+            return False
+    return True
 
 
 def _choose_engine(name: str, source: frhsic.sources.Source) -> Any:
@@ -550,8 +564,8 @@ def _echo_audit(found: frhsic.auditing.Audit, request: _Request) -> None:
     for paragraph in filter(str.strip, summary.splitlines()):
         echo()
         echo(paragraph)
-    for note in found.notes[1:] if found.trained_on else found.notes:
-        if not note.startswith(_SKETCH_NOTE):
+    for note in found.notes:
+        if note not in summary and not note.startswith(_SKETCH_NOTE):
             echo()
             echo(f"Note: {note}")
     for one in found.every:

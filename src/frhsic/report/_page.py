@@ -174,7 +174,7 @@ def render_report(
         source=None if source is None else shown(source, 200),
         command=write_command(command),
         summary=audit.sentences(),
-        notes=audit.notes[1:] if audit.trained_on else audit.notes,
+        notes=[note for note in audit.notes if note not in audit.sentences()],
         overview=_tables.overview_rows(audit),
         sections=tuple(_sections(audit)),
         subject=f"the {audit.subject}",

@@ -14,6 +14,7 @@ from frhsic.sources._stores import redact_url as redact_url
 from frhsic.sources._tables import absent_error as absent_error
 from frhsic.sources._tables import check_suffix as check_suffix
 from frhsic.sources._tables import column_names as column_names
+from frhsic.sources._tables import has_at_most as has_at_most
 from frhsic.sources._tables import read_table, write_table
 from frhsic.sources._tables import write_batches as write_batches
 

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
@@ -50,6 +51,7 @@ class Driver:
     watched: bool = False  # whether a change of the file is to be looked for
     explain: Callable[[Exception], _Objection] = _explain_nothing
     find_mixed: Callable[[Any, str, pa.Schema], list[str]] = _find_nothing  # columns of several types
+    is_filtered: Callable[[Any, str], bool] | None = None  # whether row-level security chooses rows
     tried: bool = True
 
     def load(self) -> None:
@@ -91,6 +93,48 @@ def find_driver(name: str) -> Driver:
 
 # PostgreSQL
 
+_NO_RIGHT = "42501"  # what the server says without row-level security where a policy applies
+_OWN_TOOLS = "The server's own tools show its words, which may quote the data."
+_CUT = "See the log of the server, and run it again."
+_CAST = "Leave out or mend the rows with other text, for example by WHERE x ~ '^[0-9.]+$'."
+# What a state means and how to fix it: the words of the standard, since those of the server may quote data.
+_STATES = {
+    "08000": ("connection exception", _CUT),
+    "08003": ("the connection does not exist", _CUT),
+    "08P01": ("a query with a parameter such as $1", "Write its value."),
+    "08006": ("the connection failed", _CUT),
+    "22003": ("a number is out of range", "Write CAST(x AS double precision), or leave such rows out."),
+    "22007": ("text that is no date", _CAST),
+    "22008": ("a date is out of range", "Leave such rows out."),
+    "22012": ("division by zero", "Write NULLIF(x, 0) for the divisor."),
+    "22P02": ("text that cannot be converted, such as letters to a number", _CAST),
+    "40001": ("the rows changed while they were read", "Run it again."),
+    "53100": ("the disk of the server is full", "Ask whoever runs the server."),
+    "53200": ("the server is out of memory", "Read fewer rows or columns, or sort less."),
+    "53300": ("too many connections", "Wait, or ask for more: a source of PostgreSQL needs two."),
+    "55P03": ("a lock was not available in time", "Run it again, or raise lock_timeout."),
+    "57014": ("the query was cancelled, by a time-out or a person", "Raise statement_timeout, or read less."),
+    "57P01": ("the server ended the connection", _CUT),
+    "57P02": ("the server crashed", _CUT),
+    "57P03": ("the server cannot be connected to now", "Wait, and run it again."),
+    "57P05": ("the connection was idle for too long", "Raise idle_session_timeout."),
+}
+_CLASSES = {
+    "08": "connection exception",
+    "0A": "something that the server does not support",
+    "21": "a subquery with more than one row",
+    "22": "data exception",
+    "25": "invalid state of the transaction",
+    "40": "the transaction was rolled back",
+    "53": "insufficient resources",
+    "54": "a limit of the server is exceeded",
+    "55": "an object in another state",
+    "57": "an intervention from outside",
+    "58": "a system error of the server",
+    "P0": "an error raised by a function",
+    "XX": "an internal error of the server",
+}
+
 
 def _connect_postgresql(url: str) -> Any:
     from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
@@ -109,8 +153,35 @@ def _explain_postgresql(error: Exception) -> _Objection:
         return f"from the server: {said[:200]}", _CORRECT
     if state == "25006":
         return _WRITES
-    fix = "The server's own tools show its words, which may quote the data."
-    return (f"an error while it ran (SQLSTATE {state})", fix) if state else None
+    meaning, fix = _STATES.get(state, (_CLASSES.get(state[:2], "an error"), _OWN_TOOLS))
+    if state:
+        return f"SQLSTATE {state}: {meaning}", fix
+    if "closed the connection" in str(error) or "no connection to the server" in str(error):
+        return "a connection that ended before the last row", _CUT
+    return None
+
+
+def _is_filtered(cursor: Any, query: str) -> bool:
+    """Return whether the server refuses to plan a query without row-level security.
+
+    The connection cannot be used again: such a refusal ends its transaction.
+    """
+    from adbc_driver_manager import Error
+
+    try:
+        cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+        plan = partial(cursor.execute, f"EXPLAIN {query}")
+    except Error:  # an older driver cannot run EXPLAIN; to prepare the query is nearly as good
+        plan = partial(cursor.adbc_execute_schema, query)
+    plan()
+    cursor.execute("set local row_security = off")
+    try:
+        plan()
+    except Error as error:
+        if error.sqlstate != _NO_RIGHT:
+            raise
+        return True
+    return False
 
 
 # DuckDB
@@ -183,6 +254,7 @@ DRIVERS = {
         # Of a batch as the driver makes it, before it is cut to rows.
         statement_options={"adbc.postgresql.batch_size_hint_bytes": str(4 << 20)},
         explain=_explain_postgresql,
+        is_filtered=_is_filtered,
     ),
     "duckdb": Driver(
         "DuckDB",

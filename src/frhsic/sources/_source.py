@@ -62,6 +62,8 @@ class Source:
         Whether batches may hold missing values; if not, reading one is an error.
     missing_values : tuple of str
         Placeholders that are read as missing values.
+    row_security : bool
+        Whether row-level security of a database chose the rows: another user would get others.
 
     Examples
     --------
@@ -80,6 +82,7 @@ class Source:
     batch_rows: int
     allow_missing: bool
     missing_values: tuple[str, ...] = ()
+    row_security: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:

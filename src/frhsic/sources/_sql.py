@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import warnings
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -19,6 +20,12 @@ from frhsic.sources._streams import Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# A part of a query: a comment (the group), text and names in quotes, or any other sign.
+_PART = re.compile(
+    r"""(--[^\n]*|/\*.*?\*/)|(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\2\$|.""",
+    re.DOTALL,
+)
 
 
 def open_sql(
@@ -91,13 +98,16 @@ def open_sql(
             "see the same rows, is not known. Use an account that may only read.",
             stacklevel=2,
         )
+    query = _without_end(query)
     try:
         schema = _read_schema(session, query)
+        filtered = _is_filtered(session, query)
+        _check_rows(session, query)
     except BaseException:
         session.close()  # a traceback may keep it alive
         raise
     read = Stream(partial(_read_rows, session, query))
-    return Source(schema, (Piece(QUERY),), read, batch_rows, allow_missing)
+    return Source(schema, (Piece(QUERY),), read, batch_rows, allow_missing, row_security=filtered)
 
 
 def _read_schema(session: Session | Snapshot, query: str) -> pa.Schema:
@@ -114,7 +124,7 @@ def _read_schema(session: Session | Snapshot, query: str) -> pa.Schema:
         if doubled:
             got = f"{list_names(doubled[:1])} twice"
             raise ArgumentError("query", "return columns of distinct names", got, "Write: x AS name.")
-        mixed = ask(driver, lambda: driver.find_mixed(cursor, _without_end(query), whole))
+        mixed = ask(driver, lambda: driver.find_mixed(cursor, query, whole))
     if mixed:
         got = f"text and numbers in column {list_names(mixed[:1])}"
         fix = "Write CAST(x AS REAL) or CAST(x AS TEXT), or leave rows out by typeof(x)."
@@ -126,7 +136,7 @@ def _check_select(cursor: Any, query: str, session: Session | Snapshot) -> None:
     """Raise ArgumentError unless the query can stand inside another one: SQLite would attach new files."""
     fine = False
     with contextlib.suppress(Exception):
-        cursor.execute(f"SELECT * FROM ({_without_end(query)}\n) AS q WHERE 1 = 0")  # noqa: S608
+        cursor.execute(f"SELECT * FROM ({query}) AS q WHERE 1 = 0")  # noqa: S608
         fine = True
     if fine:
         return
@@ -136,8 +146,38 @@ def _check_select(cursor: Any, query: str, session: Session | Snapshot) -> None:
     raise ArgumentError("query", "be a single SELECT", got, fix)
 
 
+def _is_filtered(session: Session | Snapshot, query: str) -> bool:
+    """Return whether row-level security of the database chooses among the rows of a query."""
+    driver = session.driver
+    if driver.is_filtered is None:
+        return False
+    with session.cursor() as cursor:
+        return ask(driver, lambda: driver.is_filtered(cursor, query))
+
+
+def _check_rows(session: Session | Snapshot, query: str) -> None:
+    """Raise ArgumentError if a query has no rows."""
+    with contextlib.suppress(Exception), session.cursor() as cursor:
+        cursor.execute(f"SELECT 1 AS one FROM ({query}) AS q LIMIT 1")  # noqa: S608
+        if cursor.fetchone() is not None:
+            return
+    # It has none, or cannot stand inside another one: its own error says why.
+    with contextlib.closing(_run(session, query)) as batches:  # type: ignore[type-var]
+        if any(batch.num_rows for batch in batches):
+            return
+    fix = "Check its conditions, and which rows this user may see."
+    raise ArgumentError("query", "return rows", "none", fix)
+
+
 def _without_end(query: str) -> str:
-    return query.strip().removesuffix(";")
+    """Return a query without the semicolon that ends it and the comments after that.
+
+    The last line has an end: drivers write more behind a query, which a comment would swallow.
+    """
+    parts = [part for part in _PART.finditer(query) if not part[0].isspace() and part[1] is None]
+    if parts and parts[-1][0] == ";":
+        query = query[: parts[-1].start()]
+    return f"{query.strip()}\n"
 
 
 def _ask_schema(cursor: Any, query: str) -> pa.Schema:
@@ -161,9 +201,16 @@ def _run(session: Session | Snapshot, query: str) -> Iterator[pa.RecordBatch]:
     with session.cursor() as cursor:
         cursor.adbc_statement.set_options(**driver.statement_options)
         ask(driver, lambda: cursor.execute(query))
-        with ask(driver, cursor.fetch_record_batch) as reader:
+        with ask(driver, lambda: _reader_of(cursor)) as reader:
             while (batch := ask(driver, lambda: next(reader, None))) is not None:
                 yield batch
+
+
+def _reader_of(cursor: Any) -> Any:
+    """Return the reader of a result whose errors have an SQLSTATE; that of pyarrow has none."""
+    with contextlib.suppress(AttributeError):
+        return cursor._results.reader
+    return cursor.fetch_record_batch()
 
 
 def _regroup(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

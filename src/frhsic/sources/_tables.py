@@ -23,6 +23,8 @@ from frhsic.sources._missing import check_placeholders, replace_placeholders
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_PART = 1 << 20  # bytes that are looked at together
+
 
 def read_table(
     path: PathLike, *, columns: Sequence[str] | None = None, missing_values: Sequence[str | float] = ()
@@ -81,6 +83,20 @@ def read_table(
         got = f"0 rows under {len(names)} column names"
         raise ArgumentError("path", "be a table with rows", got, "Check how the file was written.")
     return table
+
+
+def has_at_most(path: PathLike, rows: int) -> bool:
+    """Return whether a CSV has at most so many lines below its header; reads no further than it must."""
+    with open(path, "rb") as file:
+        packed = file.read(2) == GZIP
+    with gzip.open(path) if packed else open(path, "rb") as file:
+        lines = 0
+        while part := file.read(_PART):
+            # Each sign of UTF-16 and UTF-32 has bytes of its own. A file of an old Mac has no line feeds.
+            lines += max(part.count(b"\n"), part.count(b"\r"))
+            if lines > rows + 1:
+                return False
+    return True
 
 
 def column_names(path: PathLike) -> list[str]:
