@@ -46,6 +46,7 @@ repair.ScoreRepair repair.RepairedModel selection.FrontierSearch
 selection.FrontierSearch selection.Point selection.pareto_front selection.naup selection.matched_point
 selection.knee selection.lowest_dependence selection.lowest_dependence_within
 selection.first_not_rejected selection.last_equivalent inference.equivalence_test
+selection.best_within_limit selection.FrontierSearch selection.lowest_dependence_within
 baselines.FRHSIC baselines.FREM baselines.REG_GDP baselines.REG_GDP_PROBABILITIES baselines.UNFAIR
 baselines.MMD baselines.DCOR baselines.ADV baselines.LAFTR baselines.UNFAIR
 baselines.Residualizer baselines.correlation_remover baselines.adversarial_fairness

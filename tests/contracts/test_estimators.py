@@ -723,7 +723,8 @@ def test_regressions_predict_in_the_units_of_y():
     b = made("FRHSICRegressor", epochs=40).fit(X, 1000.0 * y - 5e4, sensitive_features=s).predict(X)
     np.testing.assert_allclose(b, 1000.0 * a - 5e4, rtol=1e-3)
     assert np.corrcoef(a, y)[0, 1] > 0.9
-    constant = made("FRHSICRegressor").fit(X, np.full(100, 3.5), sensitive_features=s)
+    with pytest.warns(UserWarning, match=r"'y' has one value, 3\.5, in all 100 rows"):
+        constant = made("FRHSICRegressor").fit(X, np.full(100, 3.5), sensitive_features=s)
     np.testing.assert_allclose(constant.predict(X), 3.5, rtol=1e-12)
 
 

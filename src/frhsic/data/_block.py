@@ -119,7 +119,8 @@ class Block:
         if low >= -largest and high <= largest:  # False for NaN
             if max(-low, high) > 2.0**53:
                 self._warn_collapsed(block.array)
-            if 0.0 < max(-low, high) < _SMALLEST:
+            # Columns of X are scaled before anything is made of them.
+            if self.argument != "X" and 0.0 < max(-low, high) < _SMALLEST:
                 must = f"exceed {_SMALLEST:.0e} in size{self.place}, so that powers do not vanish"
                 got, fix = f"at most {max(-low, high):.3g}", "Rescale it, for example to unit variance."
                 raise ArgumentError(self.argument, must, got, fix)
