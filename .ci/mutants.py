@@ -90,7 +90,7 @@ def is_caught(mutant: Mutant, folder: Path) -> bool:
             f"{mutant.file} has {mutant.old!r} {text.count(mutant.old)} times: bring the mutant up to date"
         )
     path.write_text(text.replace(mutant.old, mutant.new))
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--fast", "-n", "2", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--fast", "-p", "no:cacheprovider"]
     command += mutant.tests.split()
     environment = {**os.environ, "PYTHONPATH": str(source)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

@@ -148,11 +148,11 @@ def _check_select(cursor: Any, query: str, session: Session | Snapshot) -> None:
 
 def _is_filtered(session: Session | Snapshot, query: str) -> bool:
     """Return whether row-level security of the database chooses among the rows of a query."""
-    driver = session.driver
-    if driver.is_filtered is None:
+    is_filtered = session.driver.is_filtered
+    if is_filtered is None:
         return False
     with session.cursor() as cursor:
-        return ask(driver, lambda: driver.is_filtered(cursor, query))
+        return ask(session.driver, lambda: is_filtered(cursor, query))
 
 
 def _check_rows(session: Session | Snapshot, query: str) -> None:
