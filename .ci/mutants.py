@@ -1,6 +1,7 @@
 """Break the package in ten ways and check that the tests of a fast run notice each: python .ci/mutants.py.
 
-The list was made before any test was moved out of .ci/run.
+The list was made before any test was moved out of .ci/run. No test had seen one of the ten, the wrong
+derivative of the logistic function; it has a test since.
 """
 
 import os
@@ -41,7 +42,7 @@ MUTANTS = {
         "tests/oracles/test_independence.py tests/contracts/test_inference.py",
     ),
     "rows of another number are paired": Mutant(
-        "data/_alignment.py", "if n != n_rows:", "if n < n_rows:", "tests/contracts/test_data.py"
+        "data/_alignment.py", "if n != n_rows:", "if n < n_rows:", "tests/contracts/test_data_hostile.py"
     ),
     "numbers of single rows are shown": Mutant(
         "auditing/_privacy.py",

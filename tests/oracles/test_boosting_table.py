@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from frhsic.boosting._objective import Loss, TablePenalty
+from frhsic.boosting._objective import Loss, TablePenalty, _slope
 from frhsic.boosting._table import LEVELS, Table, Term
 from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import HSIC
@@ -235,3 +235,35 @@ def test_a_constant_score_has_no_value_and_no_gradient():
         torch.full((300,), 0.7), torch.sigmoid, torch.ones_like
     )
     assert (found.value, found.curvature, found.gradient.abs().max().item()) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3, 5])
+def test_the_loss_has_the_derivatives_of_its_formula(classes):
+    rng = np.random.default_rng(classes)
+    n, k = 40, max(classes, 1) if classes > 2 else 1
+    y = rng.normal(size=n) if classes == 0 else rng.integers(0, classes, n)
+    w = torch.tensor(rng.random(n) + 0.5)
+    raw = torch.tensor(rng.normal(size=(n, k)), requires_grad=True)
+    target = torch.tensor(y)
+    if classes == 0:
+        loss = 0.5 * w @ (raw[:, 0] - target).square()
+    elif classes == 2:
+        loss = w @ torch.nn.functional.binary_cross_entropy_with_logits(
+            raw[:, 0], target.double(), reduction="none"
+        )
+    else:
+        loss = w @ torch.nn.functional.cross_entropy(raw, target, reduction="none")
+    (expected,) = torch.autograd.grad(loss, raw)
+    gradient, hessian = Loss(target.double(), w, classes).derivatives(raw.detach())
+    torch.testing.assert_close(gradient, expected)
+    p = raw.detach().softmax(dim=1) if classes > 2 else raw.detach().sigmoid()
+    second = torch.ones_like(p) if classes == 0 else p * (1 - p)
+    # As libraries have it: the diagonal, larger by k / (k - 1) for k classes.
+    factor = classes / (classes - 1) if classes > 2 else 1.0
+    torch.testing.assert_close(hessian, factor * second * w[:, None])
+
+
+def test_the_slope_is_the_derivative_of_the_logistic_function():
+    t = torch.linspace(-6.0, 6.0, 25, dtype=torch.float64, requires_grad=True)
+    (expected,) = torch.autograd.grad(t.sigmoid().sum(), t)
+    torch.testing.assert_close(_slope(t.detach()), expected)
