@@ -81,8 +81,8 @@ def write(
     """Replace the file at ``path`` in one step: a reader finds the old one or the new one, whole.
 
     As with ``open``, links are followed, a file that exists keeps its permissions and a new one gets those of
-    the umask. A killed process may leave ``.frhsic-*.tmp`` beside it. TensorFileError if ``read`` would not
-    read the file, and OSError if the disk fails: the old file stays.
+    the umask. A killed process may leave ``.frhsic-*.tmp`` beside it, for an hour. TensorFileError if
+    ``read`` would not read the file, and OSError if the disk fails: the old file stays.
 
     Examples
     --------

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 # Characters that turn the direction of the text after them: a name with one would rewrite our sentences.
 _DIRECTIONS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 LONGEST = 60
+# Where a line ends, to a terminal or to str.splitlines.
+_BREAKS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -49,9 +51,28 @@ def escape(text: str) -> str:
     )
 
 
-def to_line(text: str) -> str:
+def to_line(text: str, longest: int = LONGEST) -> str:
     """Return what a user typed for a terminal: one line of bounded length, with escapes."""
-    return shorten(escape(text).replace("\n", "\\n"))
+    return shorten(escape(text).replace("\n", "\\n"), longest)
+
+
+def join_lines(lines: Iterable[str], joint: str = "\n") -> str:
+    r"""Return lines under one another; breaks inside a line, in the name of a column, are escapes.
+
+    Examples
+    --------
+    >>> print(join_lines(["On 'age\nError: passed'", "by 'sex'"]))
+    On 'age\nError: passed'
+    by 'sex'
+    """
+    return joint.join(map(to_paragraph, lines))
+
+
+def to_paragraph(text: str) -> str:
+    """Return text in which breaks of lines are escapes: a name with one would forge a line of ours."""
+    return "".join(
+        sign.encode("unicode_escape").decode("ascii") if sign in _BREAKS else sign for sign in text
+    )
 
 
 def quote(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from frhsic._checks import ArgumentError
-from frhsic._text import list_names
+from frhsic._text import join_lines, list_names
 from frhsic.auditing import ENDS, MEASURES, limit_sentence, measure_limits
 
 __all__ = ["assert_gap_below"]
@@ -85,7 +85,7 @@ def assert_gap_below(
     failed = [limit_sentence(one, confidence_level) for one in found if one.exceeds(on)]
     if failed:
         compared = f"Compared with the limit: {_COMPARED[on]} (on={on!r})."
-        raise AssertionError("\n".join((*failed, *notes, compared)))
+        raise AssertionError(join_lines((*failed, *notes, compared)))
 
 
 def _check_arguments(limit: float, on: str, measure: str) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic._text import number, percent
+from frhsic._text import join_lines, number, percent
 from frhsic.auditing._limits import DECISION_MEASURE
 from frhsic.auditing._measures import MEASURES
 from frhsic.auditing._record import hash_rows
@@ -246,7 +246,7 @@ class Comparison(Result):
     def __str__(self) -> str:
         first = filter(None, (self.scale_change, self.rank_change))
         lines = [*first, *map(str, self.numbers), *map(str, self.curves), *self.incomparable, *self.notes]
-        return "\n".join(lines)
+        return join_lines(lines)
 
 
 def _finite(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -195,8 +196,11 @@ class Subject(ABC):
 
 
 def cut(label: Label) -> str:
-    """Return a label as text of bounded length."""
-    return shorten(str(label), _LONGEST)
+    """Return a label as text of bounded length; long labels that begin alike stay different."""
+    text = str(label)
+    if len(text) <= _LONGEST:
+        return text
+    return f"{shorten(text, _LONGEST - 11)} ({hashlib.sha256(text.encode()).hexdigest()[:8]})"
 
 
 def check_identifiers(s: Sensitive, n: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from frhsic._checks import ArgumentError
+from frhsic._text import join_lines
 from frhsic.auditing._record import digest
 from frhsic.auditing._results import SCHEMA, Audit
 from frhsic.inference import Result
@@ -98,7 +99,7 @@ class Verification(Result):
         if self.versions:
             changed = ", ".join(f"{name} {how}" for name, how in self.versions.items())
             lines.append(f"Not as it was: {changed}.")
-        return "\n".join(lines)
+        return join_lines(lines)
 
 
 def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:

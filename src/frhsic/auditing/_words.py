@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from frhsic._text import join_words, number, percent
+from frhsic._text import join_words, number, percent, to_paragraph
 from frhsic.auditing._decisions import decision_sentences, headline
 from frhsic.auditing._explained import explanation_sentences
 from frhsic.auditing._measures import MEASURES
@@ -56,7 +56,7 @@ def sentences(audit: Audit) -> tuple[str, ...]:
             lines.append(" ".join(outcome_sentences(found.outcome, column, place)))
     if audit.joint is not None:
         lines.append(" ".join(_joint(audit.joint, audit)))
-    return (*filter(None, lines), confidence_sentence(audit), LIMITS)
+    return (*map(to_paragraph, filter(None, lines)), confidence_sentence(audit), LIMITS)
 
 
 def confidence_sentence(audit: Audit) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frhsic._checks import ArgumentError, check_confidence_level
-from frhsic._text import LONGEST, cell, escape, number, quote, quote_all, shorten, to_line
+from frhsic._text import LONGEST, cell, number, quote, quote_all, to_line
 from frhsic.cli import _options as options
 from frhsic.cli._gate import BUILT_IN, DECISION_MEASURE, OUTCOME_MEASURES, Gate
 from frhsic.cli._input import check_columns, drop_empty, hash_file, list_columns, read_columns
@@ -558,16 +558,14 @@ def _echo_audit(found: frhsic.auditing.Audit, request: _Request) -> None:
     groups = "" if found.groups is None else f" in {found.groups:,} groups"
     file = to_line(Path(request.shown_file).name)
     echo(f"Audit of {what} in {file}: {found.n:,} rows{groups}.", style="bold")
-    summary = str(found)
-    for name in {name for one in found.attributes for name in one.names}:
-        summary = summary.replace(name, to_line(name)) if len(name) > LONGEST else summary
-    for paragraph in filter(str.strip, summary.splitlines()):
+    said = found.sentences()
+    more = (note for note in found.notes if note not in said and not note.startswith(_SKETCH_NOTE))
+    names = {*(name for one in found.attributes for name in one.names), *filter(None, [found.outcome])}
+    for paragraph in (*said, *(f"Note: {note}" for note in more)):
+        for name in names:
+            paragraph = paragraph.replace(name, to_line(name)) if len(name) > LONGEST else paragraph
         echo()
         echo(paragraph)
-    for note in found.notes:
-        if note not in summary and not note.startswith(_SKETCH_NOTE):
-            echo()
-            echo(f"Note: {note}")
     for one in found.every:
         _echo_numbers(one, found)
     echo()
@@ -592,9 +590,7 @@ def _echo_numbers(one: frhsic.auditing.Attribute, found: frhsic.auditing.Audit) 
     ]
     results += [(f"decisions at {number(each.threshold)}", each.gap) for each in one.decisions]
     if one.outcome is not None:
-        results += [
-            (f"GDP, outcome {shorten(escape(part.label), 8)}", part.gdp) for part in one.outcome.labels
-        ]
+        results += [(f"GDP, outcome {to_line(part.label, 8)}", part.gdp) for part in one.outcome.labels]
         results.append(("calibration gap", one.outcome.calibration_gap))
     rows = []
     for name, result in results:

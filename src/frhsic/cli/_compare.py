@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frhsic._checks import ArgumentError
-from frhsic._text import cell, escape, shorten, to_line
+from frhsic._text import cell, to_line
 from frhsic.cli import _options as options
 from frhsic.cli._audit import read_rows
 from frhsic.cli._gate import Gate
@@ -104,7 +104,7 @@ def _echo(found: frhsic.auditing.Comparison, old: Path, new: Path) -> None:
     }[found.samples]
     echo(f"Comparison of {names}: {said}.", style="bold")
     for text in filter(None, (found.scale_change, found.rank_change)):
-        echo(shorten(escape(text), 400), style="bold")
+        echo(to_line(text, 400), style="bold")
     for title, some in (("Made", found.made), ("Data", found.data), ("Limits", found.limits)):
         _echo_differences(title, some)
     for attribute in dict.fromkeys(one.attribute for one in found.numbers):
@@ -112,17 +112,17 @@ def _echo(found: frhsic.auditing.Comparison, old: Path, new: Path) -> None:
     echo()
     for number in found.numbers:
         if number.measure in _SAID:
-            echo(shorten(escape(str(number)), 400))
+            echo(to_line(str(number), 400))
     for curve in found.curves:
-        echo(shorten(escape(str(curve)), 600))
+        echo(to_line(str(curve), 600))
     if found.incomparable:
         echo()
         echo("Not comparable:")
         for text in found.incomparable:
-            echo(f"  {shorten(escape(text), 300)}")
+            echo(f"  {to_line(text, 300)}")
     echo()
     for text in found.notes:
-        echo(f"Note: {shorten(escape(text), 400)}")
+        echo(f"Note: {to_line(text, 400)}")
 
 
 def _echo_differences(title: str, some: tuple[Any, ...]) -> None:
@@ -142,7 +142,7 @@ def _echo_numbers(attribute: str, numbers: list[frhsic.auditing.NumberChange]) -
     rows = []
     for one in numbers:
         interval = "" if one.low is None or one.high is None else f"{cell(one.low)} to {cell(one.high)}"
-        title = shorten(escape(one.title), 24)
+        title = to_line(one.title, 24)
         rows.append((title, cell(one.old), cell(one.new), f"{cell(one.change)}", interval))
     levels = {one.confidence_level for one in numbers} - {None}
     level = f"{levels.pop():.4g}" if len(levels) == 1 else ""
@@ -163,7 +163,7 @@ def _keeps(found: frhsic.auditing.Comparison, gate: Gate) -> bool:
             fix = "Take gap_worst or normalized_hsic, or bring both scores to one scale."
             raise ArgumentError("--fail-above", must, f"'{name}'", fix)
         for one in numbers:
-            what = f"{shorten(escape(one.title), 60)} on {to_line(one.attribute)}"
+            what = f"{to_line(one.title, 60)} on {to_line(one.attribute)}"
             if one.low is None:
                 echo(f"NOT MEASURED: the change of {what} has no interval.", error=True)
                 kept = False

@@ -38,7 +38,7 @@ def datasets(name: _Name = None, output: options.TableOrNone = None, seed: optio
     options.check_output("-o", output, None, table=True)
     bunch = _load(loaders[name], seed)
     if output is None:
-        echo(bunch.DESCR.strip(), wrap=False)
+        echo(bunch.DESCR.strip(), wrap=False, lines=True)
         return
     q = bunch.sensitive_features.shape[1]
     sensitive = list(bunch.get("sensitive_names", ["s"] if q == 1 else [f"s{j}" for j in range(q)]))

@@ -59,6 +59,8 @@ _STARTS = {
     "'X' has": "FILE has",
 }
 _NO_DEPENDENCE = "The unconstrained model shows no dependence on these rows: a share of it means nothing."
+# After an error of the system: files are written one by one, before anything is printed.
+_LEFT = "A file is written whole or stays as it was; other files of this command may have been written."
 _KIND = re.compile(r"kinds=\{'(.+?)': '(\w+)'\}")
 _NUMBER = re.compile(r"\d+")
 _ROW = re.compile(r"in row (\d+)")
@@ -78,9 +80,9 @@ def describe(error: Exception) -> str:
             errno.EACCES: "Ask for the permission, or choose another path.",
             errno.EPERM: "Ask for the permission, or choose another path.",
             errno.EISDIR: "Name a file, not a folder.",
-            errno.ENOSPC: "Nothing was written; make room or choose another disk.",
+            errno.ENOSPC: f"Make room, or choose another disk. {_LEFT}",
             errno.EROFS: "Choose another folder.",
-        }.get(error.errno, "Nothing was written.")
+        }.get(error.errno, _LEFT)
         return f"The system refused{name}: {os.strerror(error.errno)}. {cure}"
     if isinstance(error, MemoryError):
         return "There is not enough memory for this file. Take fewer rows or columns."

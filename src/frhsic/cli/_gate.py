@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frhsic._checks import ArgumentError, is_number
-from frhsic._text import escape, quote, shorten
+from frhsic._text import quote, to_line
 from frhsic.cli._options import parse_float
 from frhsic.cli._output import echo
 
@@ -81,7 +81,7 @@ class Gate:
         for one in found.limits:
             fails = one.exceeds(self.end)
             text = frhsic.auditing.limit_sentence(one, found.confidence_level)
-            echo(f"{_WORDS[one.state]}: {shorten(escape(text), 400)}", error=fails or one.state != "passed")
+            echo(f"{_WORDS[one.state]}: {to_line(text, 400)}", error=fails or one.state != "passed")
             kept &= not fails
         return kept
 

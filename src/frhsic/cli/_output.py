@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from frhsic._text import escape, quote_all
+from frhsic._text import escape, quote_all, to_paragraph
 from frhsic.cli._errors import describe_warning
 
 if TYPE_CHECKING:
@@ -23,13 +23,19 @@ def get_console(*, error: bool = False) -> Console:
     return Console(stderr=error, highlight=False, markup=False, emoji=False)
 
 
-def echo(text: str = "", *, error: bool = False, style: str = "", wrap: bool = True) -> None:
-    """Print a sentence; invisible characters that users typed are made visible first."""
+def echo(
+    text: str = "", *, error: bool = False, style: str = "", wrap: bool = True, lines: bool = False
+) -> None:
+    """Print a sentence; breaks of lines and invisible characters that users typed are made visible first.
+
+    With ``lines`` breaks are ours, and stay.
+    """
     from rich.text import Text
 
     console = get_console(error=error)
+    shown = escape(text if lines else to_paragraph(text))
     # A path or a name should be copied in one piece: only a terminal wraps.
-    console.print(Text(escape(text), style=style), soft_wrap=not (wrap and console.is_terminal))
+    console.print(Text(shown, style=style), soft_wrap=not (wrap and console.is_terminal))
 
 
 def echo_table(
@@ -40,12 +46,13 @@ def echo_table(
     from rich.table import Table
     from rich.text import Text
 
+    title = to_paragraph(title)
     table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.show_edge = table.pad_edge = False
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "measure" else "right", no_wrap=True)
     for index, row in enumerate(rows):
-        table.add_row(*row, style="bold" if index == bold else "")
+        table.add_row(*map(to_paragraph, row), style="bold" if index == bold else "")
     echo()
     get_console().print(table)
 

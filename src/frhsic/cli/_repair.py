@@ -94,7 +94,7 @@ def repair(
         rows = frhsic.sources.write_batches(
             _transform(made, source, score, names, kept, written, kinds, formulas), output
         )
-    echo(str(made))
+    echo(str(made), lines=True)
     echo(f"Wrote {rows:,} rows to {output}: {', '.join(map(quote, [*kept, written]))}.")
     echo_formulas(formulas, output)
 

@@ -260,7 +260,8 @@ def _measure(values: Any, s: Any, w: Any, measure: Dependence, seed: int | None)
 
     if seed is None:
         weights = None if w is None else torch.from_numpy(w)
-        return number(float(measure(torch.from_numpy(values), s, weights)))
+        # Beside it may stand a value in ranges, less what chance adds, which is then smaller.
+        return f"{number(float(measure(torch.from_numpy(values), s, weights)))}, with what chance adds"
     with echo_warnings():
         found = frhsic.inference.confidence_interval(
             values, s, dependence=measure, random_state=seed, sample_weight=w

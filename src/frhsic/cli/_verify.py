@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from frhsic._checks import ArgumentError
-from frhsic._text import escape, shorten, to_line
+from frhsic._text import to_line
 from frhsic.cli import _options as options
 from frhsic.cli._audit import audit_again
 from frhsic.cli._options import argument, option
@@ -99,7 +99,7 @@ def _echo_result(result: Any, problems: list[str]) -> None:
         if not same:
             echo(f"DIFFERS: the column {to_line(name)} is not the recorded one.", error=True)
     for line in str(result).splitlines()[len(result.problems) :]:
-        echo(shorten(escape(line), 400))
+        echo(to_line(line, 400))
     told = [one for one in result.differences if one.state != "within tolerance"]
     for one in told[:_SHOWN]:
         place, recorded, computed = map(to_line, (one.place, one.recorded, one.computed))

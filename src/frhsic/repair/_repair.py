@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from frhsic._checks import ArgumentError, is_number
+from frhsic._text import join_lines
 from frhsic.data import Sensitive, check_aligned, to_generator, to_sensitive, to_vector, to_weights
 from frhsic.dependence import GDP, ScoreGap
 from frhsic.engine.limits import Key, Limits, Meter, read_limit, write_limit
@@ -198,7 +199,7 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
             *(f"Left of {name} on other rows: {one}" for name, one in self.left_.items()),
             self.note_,
         ]
-        return "\n".join(lines)
+        return join_lines(lines)
 
     def _check_parameters(self) -> None:
         if not is_number(self.amount) or not 0 <= self.amount <= 1:
