@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from frhsic.auditing import audit_source
+from frhsic.auditing._source import _code_notes
 from frhsic.cli import _audit, run
 from frhsic.sources import has_at_most, open_source, write_table
 
@@ -138,6 +139,22 @@ def test_lines_of_a_csv_are_counted_as_they_are_written(end, encoding, tmp_path)
     path.write_bytes(end.join(["age,score", *["31,0.5"] * 300, ""]).encode(encoding))
     assert has_at_most(path, 300)
     assert not has_at_most(path, 298)
+
+
+def test_codes_that_may_stand_for_no_value_are_noted_of_sketched_rows_too():
+    table = people(3_000)
+    sample = pa.table(
+        {"age": np.where(np.arange(3_000) % 100 == 0, -1, table["age"]), "score": table["score"]}
+    )
+    (note,) = _code_notes(sample, ["score"], ["age"])
+    assert note.startswith("-1 in 30 rows of column 'age' in a sample of 3,000 rows may stand for no value")
+    assert "--missing-values=-1 at the command line" in note
+    assert (
+        _code_notes(
+            pa.table({name: table[name] for name in ("age", "score", "sex")}), ["score"], ["age", "sex"]
+        )
+        == ()
+    )
 
 
 def test_an_outcome_of_many_numbers_is_left_out_and_that_is_said():

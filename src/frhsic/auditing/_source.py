@@ -19,7 +19,7 @@ from frhsic.auditing._record import Record, hash_source, layout_of
 from frhsic.auditing._results import Audit
 from frhsic.auditing._subject import MAX_LABELS
 from frhsic.auditing._words import ROW_SECURITY
-from frhsic.data import Label, Sensitive, split_labels, to_matrix, to_sensitive
+from frhsic.data import Label, Sensitive, split_labels, suspicious_codes, to_matrix, to_sensitive
 from frhsic.kernels import Gaussian, Kernel, default_kernel
 from frhsic.kernels.scale import median_of_all_rows
 from frhsic.runners import Engine, Local, RunProgress, sketch_source
@@ -112,6 +112,7 @@ def audit_source(
     source = _with_columns(source, list(dict.fromkeys(used)))
     sample = _draw_sample(source, progress)
     given, notes = _labels(sample, y_true)
+    notes += _code_notes(sample, z, s)
     sketches = []
     for names, empty in plan_sketches(sample, z, s, kinds or {}, read_thresholds(thresholds)):
         columns: dict[str, Any] = {
@@ -183,6 +184,21 @@ def plan_sketches(
         empty = HSICSketch(kernel_z, _kernel_s(own), cutoffs=cutoffs if len(names) == 1 else ())
         planned.append((names, empty))
     return planned
+
+
+def _code_notes(sample: Any, z: Sequence[str], s: Sequence[str]) -> tuple[str, ...]:
+    """Return notes on numbers that may stand for no value, by the rows of a sample."""
+    numbers = to_sensitive(sample.select(list(s)), rows_of="scores", numeric_labels=True)
+    columns = [
+        (values, f"column '{name}'")
+        for values, name, kind in zip(numbers.values.mT, numbers.names, numbers.kinds, strict=True)
+        if kind == "continuous"
+    ]
+    if len(z) == 1:
+        columns.append((to_matrix(sample.select(list(z)), name="scores", min_rows=2)[:, 0], "the score"))
+    where = f"in a sample of {len(sample):,} rows"
+    found = (suspicious_codes(values, f"{what} {where}") for values, what in columns)
+    return tuple(note for note in found if note is not None)
 
 
 def _with_columns(source: Source, names: list[str]) -> Source:
