@@ -321,13 +321,15 @@ def test_rounds_before_the_first_violation_do_not_count(ratios, kept):
     assert (None if stop.best is None else stop.best[1]) == kept
 
 
-def test_rounds_that_descend_to_the_limit_from_far_below_do_not_end_the_training():
-    near, far = EarlyStop(), EarlyStop()
+def test_rounds_that_come_back_to_the_limit_do_not_end_the_training():
+    near, far, above, worse = (EarlyStop() for _ in range(4))
     for made in range(1, 100):
         near.judge(made, 0.5 if made < 3 else 0.6, 1.5 if made < 2 else 1.0)
         far.judge(made, 0.5 if made < 3 else 0.6, 1.5 if made < 2 else 0.9)
-    assert (near.stopped, far.stopped) == (True, False)
-    assert near.best == far.best == (0.5, 2)
+        above.judge(made, 0.5 if made < 3 else 0.4, 1.0 if made == 2 else 1.2)  # it may come back
+        worse.judge(made, 0.5 if made < 3 else 0.6, 1.0 if made == 2 else 1.2)
+    assert [one.stopped for one in (near, far, above, worse)] == [True, False, False, True]
+    assert {one.best for one in (near, far, above, worse)} == {(0.5, 2)}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -69,10 +69,12 @@ class EarlyStop:
         if ratio is not None and ratio > FEASIBLE and not self._violated:
             self._violated, self.best = True, None
         since, self._judged = rounds - self._judged, rounds
-        if (ratio is None or ratio <= FEASIBLE) and (self.best is None or loss < self.best[0]):
+        lower = self.best is None or loss < self.best[0]
+        if lower and (ratio is None or ratio <= FEASIBLE):
             self.best, self._waited = (loss, rounds), 0
-        # Far below a limit that was violated the weight of the penalty still falls, and the loss with it.
-        elif not (self._violated and ratio is not None and ratio < _SLACK):
+        # Above the limit with a lower loss, the rounds come back to it; far below a limit that was violated
+        # the weight of the penalty still falls, and the loss with it. Neither says that nothing better comes.
+        elif not lower and not (self._violated and ratio is not None and ratio < _SLACK):
             self._waited += since
         self.stopped = self.best is not None and self._waited >= PATIENCE
 
