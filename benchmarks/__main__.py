@@ -40,6 +40,7 @@ OTHERS = {
     "gaps": "statistics.gaps",
     "levels": "statistics.levels",
     "peers": "statistics.peers",
+    "persons": "statistics.persons",
     "rare": "statistics.rare",
     "budgets": "paper.budgets",
     "penalties": "paper.penalties",

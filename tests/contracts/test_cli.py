@@ -108,6 +108,7 @@ def test_every_example_of_the_help_texts_runs(folder, capsys):
     shutil.copy("scores.csv", "held_out.csv")
     Path("scores").mkdir()
     write_table(people(), "scores/1.parquet")
+    write_table({**people(), "person_id": np.arange(300) // 5}, "panel.csv")
     for seed, name in enumerate(("spring", "autumn")):
         audit_to_record(name, seed)
     for one in examples:

@@ -17,7 +17,7 @@ from frhsic.dependence import GDP, ScoreGap
 from frhsic.repair import RepairedModel, ScoreRepair
 from frhsic.repair._map import count, make_map
 from frhsic.selection import FrontierSearch, lowest_dependence
-from frhsic.sources import read_table
+from frhsic.sources import read_table, write_table
 
 
 def sample(n=4_000, seed=0):
@@ -100,6 +100,76 @@ def test_amount_moves_a_part_of_the_way():
     none, half, whole = (ScoreRepair(a, random_state=0).fit(x, s).transform(x, s) for a in (0.0, 0.5, 1.0))
     assert np.array_equal(none, x)
     assert np.allclose(half, 0.5 * (x + whole))
+
+
+def persons(people=60, each=5, seed=0):
+    """Return scores, ages and persons: rows of one person are much alike."""
+    rng = np.random.default_rng(seed)
+    person = np.arange(people).repeat(each)
+    age = rng.choice(np.arange(20.0, 70.0, 10.0), people)[person]
+    return age / 20.0 + rng.normal(size=people)[person] + 0.3 * rng.normal(size=people * each), age, person
+
+
+def test_no_row_is_repaired_by_a_map_that_saw_another_row_of_its_person():
+    x, s, person = persons()
+    before = ScoreRepair(random_state=0).fit_transform(x, s, groups=person)
+    changed = x.copy()
+    changed[1:5] = changed[1:5] - 0.5  # four of the five rows of the first person
+    after = ScoreRepair(random_state=0).fit_transform(changed, s, groups=person)
+    assert after[0] == before[0]
+    alone = ScoreRepair(random_state=0)
+    assert alone.fit_transform(changed, s)[0] != alone.fit_transform(x, s)[0]
+
+
+def test_intervals_of_persons_are_those_of_so_many_groups():
+    x, s, person = persons()
+    grouped = ScoreRepair(random_state=0).fit(x, s, groups=[f"p{i}" for i in person])
+    alone = ScoreRepair(random_state=0).fit(x, s)
+    assert (grouped.n_groups_, alone.n_groups_) == (60, None)
+    assert (grouped.left_["gap"].n, alone.left_["gap"].n) == (60, 300)
+    for name in ("gap", "gdp"):
+        assert grouped.left_[name].high > 1.2 * alone.left_[name].high
+    assert grouped.width_ > alone.width_
+    assert "fitted on 300 rows in 60 groups:" in str(grouped)
+
+
+def test_groups_of_one_row_are_no_groups():
+    x, s, _ = persons()
+    found = [ScoreRepair(random_state=0).fit_transform(x, s, groups=g) for g in (None, np.arange(300))]
+    assert np.array_equal(*found)
+
+
+def test_fewer_than_twenty_groups_are_an_error():
+    x, s, _ = persons()
+    with pytest.raises(ArgumentError, match=r"'groups' must be at least 20, .*Got 19\."):
+        ScoreRepair().fit(x, s, groups=np.arange(300) % 19)
+
+
+def test_an_index_that_repeats_its_labels_is_a_warning_unless_groups_say_so():
+    x, s, person = persons()
+    frame = pd.DataFrame({"score": x, "age": s}, index=pd.Index(person, name="person"))
+    with pytest.warns(UserWarning, match=r"index of 'scores' has 60 labels for 300 rows.*as 'groups'"):
+        ScoreRepair(random_state=0).fit(frame["score"], frame["age"])
+    ScoreRepair(random_state=0).fit(frame["score"], frame["age"], groups=person)
+    plain = frame.reset_index(drop=True)
+    ScoreRepair(random_state=0).fit(plain["score"], plain["age"])
+
+
+def test_the_command_takes_groups_and_tells_of_ids_that_repeat(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    x, s, person = persons()
+    columns = {"score": x, "age": s, "person_id": [f"p{i}" for i in person], "candid": np.arange(300) // 2}
+    write_table(columns, "panel.csv")
+    line = ["repair", "panel.csv", "--score", "score", "--sensitive", "age", "-o", "r.csv"]
+    assert run(line) == 0
+    out, err = capsys.readouterr()
+    assert "Note: 'person_id' has 60 values in 300 rows." in err
+    assert "pass --groups 'person_id'" in err
+    assert "candid" not in err
+    assert run([*line, "--groups", "person_id"]) == 0
+    out, err = capsys.readouterr()
+    assert "fitted on 300 rows in 60 groups" in out
+    assert "person_id" not in err
 
 
 def test_limit_takes_the_least_amount_that_keeps_it():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,11 @@ from frhsic.cli._rules import parse_limit
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Names of columns that hold ids: "id", "person_id", "customerId", "PERSON".
+_ID = re.compile(
+    r"(?:^|[\W_])(?i:id|uid|uuid|ids)(?:$|[\W_])|[a-z]I[dD]$"
+    r"|^(?i:person|people|customer|client|patient|member|household|user|borrower|applicant)$"
+)
 _MOST_ROWS = 1_000_000  # that a repair is fitted on
 
 _Score = Annotated[str, option("--score COL", "The column to repair.")]
@@ -31,6 +37,14 @@ _Fit = Annotated[
     Path | None,
     option("--fit FILE", "Another file to learn the laws of scores from; FILE itself unless given."),
 ]
+_Groups = Annotated[
+    str | None,
+    option(
+        "--groups --group COL",
+        "A column whose rows of one value (a person, a household) may depend on one another: folds and "
+        "intervals are then those of groups.",
+    ),
+]
 _Keep = Annotated[list[str] | None, option("--keep COL", "A column to write beside; may be repeated.")]
 
 
@@ -44,6 +58,7 @@ def repair(
     fit: _Fit = None,
     kind: options.Kinds = None,
     weight: options.Weight = None,
+    groups: _Groups = None,
     keep: _Keep = None,
     seed: options.Seed = 0,
     missing_values: options.MissingValues = None,
@@ -58,6 +73,7 @@ def repair(
     Examples:
       frhsic repair scores.csv --score score --sensitive age -o repaired.csv
       frhsic repair scores.csv --score score --sensitive age --limit gap=0.03 -o repaired.parquet --keep sex
+      frhsic repair panel.csv --score score --sensitive age --groups person_id -o repaired.csv
     """  # noqa: D301
     options.check_only_one({"--amount": amount, "--limit": limit})
     if amount is not None and not 0 <= amount <= 1:
@@ -76,16 +92,21 @@ def repair(
         import frhsic.sources
 
     names = list(dict.fromkeys(sensitive))
-    weights = [] if weight is None else [weight]
+    extra = [column for column in (weight, groups) if column is not None]
+    ids = [] if groups is not None else _find_ids(fit or file, [score, *names, *extra])
     learn = frhsic.sources.open_source(
-        fit or file, columns=[score, *names, *weights], missing_values=placeholders
+        fit or file, columns=list(dict.fromkeys([score, *names, *extra])), missing_values=placeholders
     )
     made = frhsic.repair.ScoreRepair(1.0 if amount is None else amount, limit=limits, random_state=seed)
     table, _ = sample_rows(learn, seed, _MOST_ROWS)
     s = frhsic.data.to_sensitive(table.select(names), kinds=kinds)
     w = None if weight is None else table.column(weight)
+    for name in ids:
+        _echo_repeated(fit or file, name)
     with show_status("Fitting"), echo_warnings():
-        made.fit(table.column(score), s, sample_weight=w)
+        made.fit(
+            table.column(score), s, sample_weight=w, groups=None if groups is None else table.column(groups)
+        )
     source = frhsic.sources.open_source(
         file, columns=list(dict.fromkeys([*kept, *names])), missing_values=placeholders
     )
@@ -97,6 +118,29 @@ def repair(
     echo(str(made), lines=True)
     echo(f"Wrote {rows:,} rows to {output}: {', '.join(map(quote, [*kept, written]))}.")
     echo_formulas(formulas, output)
+
+
+def _find_ids(file: Path, used: Sequence[str]) -> list[str]:
+    """Return the columns of a file whose names are those of ids."""
+    import frhsic.sources
+
+    if not file.is_file():
+        return []
+    return [name for name in frhsic.sources.column_names(file) if _ID.search(name) and name not in used]
+
+
+def _echo_repeated(file: Path, name: str) -> None:
+    """Print a note if a column of ids has one value in several rows."""
+    import frhsic.sources
+
+    column = frhsic.sources.read_table(file, columns=[name]).column(name).drop_null()
+    different = len(column.unique())
+    if different < len(column):
+        echo(
+            f"Note: {quote(name)} has {different:,} values in {len(column):,} rows. If rows of one value "
+            f"depend on one another, folds and intervals must know: pass --groups {quote(name)}.",
+            error=True,
+        )
 
 
 def _transform(

@@ -16,6 +16,7 @@ of other libraries quote the values on which they fail.
 # In __all__: what users need. The other names are for the packages of frhsic.
 from frhsic.data._alignment import check_aligned as check_aligned
 from frhsic.data._alignment import check_length as check_length
+from frhsic.data._alignment import get_index as get_index
 from frhsic.data._block import Block as Block
 from frhsic.data._block import to_label as to_label
 from frhsic.data._codes import suspicious_codes as suspicious_codes

@@ -28,7 +28,7 @@ def check_aligned(**arguments: object) -> None:
     known: list[tuple[str, Any]] = []  # each index once, with the argument that came with it first
     for name, x in arguments.items():
         columns = x.values() if isinstance(x, Mapping) and not issparse(x) else (x,)
-        for index in (found for found in map(_get_index, columns) if found is not None):
+        for index in (found for found in map(get_index, columns) if found is not None):
             if any(index is before for _, before in known):
                 continue
             for other, before in known:
@@ -46,8 +46,8 @@ def check_length(name: str, n: int, n_rows: int, rows_of: str) -> None:
         raise ArgumentError(name, f"have {n_rows} rows like '{rows_of}'", n, fix)
 
 
-def _get_index(x: object) -> Any:
-    """Return the index of a frame or column that has one, or None."""
+def get_index(x: object) -> Any:
+    """Return the index of a frame or column that has one (those of pandas), or None."""
     if isinstance(x, (Tensor, np.ndarray, list, tuple)):
         return None
     try:

@@ -81,8 +81,11 @@ class RepairMap:
         return torch.where(spread, mean, point)
 
 
-def count(x: Tensor, s: Sensitive, w: Tensor) -> Counted:
-    """Return the table of scores and S; scores that many share are points of their own."""
+def count(x: Tensor, s: Sensitive, w: Tensor, groups: Tensor | None = None) -> Counted:
+    """Return the table of scores and S; scores that many share are points of their own.
+
+    Rows of one group, coded from 0 on, count as one where it matters how many rows there are.
+    """
     share = w / w.sum()
     values, index = x.unique(return_inverse=True)
     mass = share.new_zeros(len(values)).index_add(0, index, share)
@@ -98,7 +101,8 @@ def count(x: Tensor, s: Sensitive, w: Tensor) -> Counted:
     part = torch.where(values[place] == x, 2 * place, 2 * place - 1)
     columns = 2 * len(values) - 1
     table = share.new_zeros(len(cells.mass) * columns).index_add(0, cells.code * columns + part, share)
-    units = 1.0 / float(share.square().sum())
+    unit = share if groups is None else share.new_zeros(int(groups.max()) + 1).index_add(0, groups, share)
+    units = 1.0 / float(unit.square().sum())
     return Counted(values, table.reshape(-1, columns), cells, units)
 
 

@@ -16,7 +16,16 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError, is_number
 from frhsic._text import join_lines
-from frhsic.data import Sensitive, check_aligned, to_generator, to_sensitive, to_vector, to_weights
+from frhsic.data import (
+    Sensitive,
+    check_aligned,
+    get_index,
+    to_generator,
+    to_groups,
+    to_sensitive,
+    to_vector,
+    to_weights,
+)
 from frhsic.dependence import GDP, ScoreGap
 from frhsic.engine.limits import Key, Limits, Meter, read_limit, write_limit
 from frhsic.engine.rows import Rows
@@ -26,6 +35,7 @@ from frhsic.repair._map import RepairMap, count, make_map
 
 _FOLDS: Final = 5
 _FEWEST: Final = 50  # rows
+_FEWEST_GROUPS: Final = 20  # of rows, for intervals
 _HALVINGS: Final = 12  # of the amount that keeps a limit
 
 NOTE: Final = (
@@ -63,6 +73,8 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
     note_ : str
         What is to be said beside every repaired score.
     n_rows_ : int
+    n_groups_ : int or None
+        The number of groups of rows; None where rows were taken to be independent.
     like_ : Sensitive
         Columns of S without rows: what ``transform`` expects.
     sensitive_names_ : tuple of str
@@ -85,8 +97,8 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    __metadata_request__fit: ClassVar = {"sensitive_features": True, "sample_weight": True}
-    __metadata_request__fit_transform: ClassVar = {"sensitive_features": True, "sample_weight": True}
+    __metadata_request__fit: ClassVar = dict.fromkeys(("sensitive_features", "sample_weight", "groups"), True)
+    __metadata_request__fit_transform: ClassVar = __metadata_request__fit
     __metadata_request__transform: ClassVar = {"sensitive_features": True}
 
     def __init__(
@@ -102,7 +114,9 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         self.width = width
         self.random_state = random_state
 
-    def fit(self, scores: Any, sensitive_features: Any, *, sample_weight: Any = None) -> Self:
+    def fit(
+        self, scores: Any, sensitive_features: Any, *, sample_weight: Any = None, groups: Any = None
+    ) -> Self:
         """Learn the laws of scores along S.
 
         Parameters
@@ -111,13 +125,17 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
             Of any model, in any unit.
         sensitive_features : array or frame of shape (n,) or (n, q)
         sample_weight : array of shape (n,), optional
+        groups : array of labels of shape (n,), optional
+            Rows of one group (a person, a household) may depend on one another. They are in one fold, and
+            intervals are those of so many groups, of which there must be 20.
         """
-        self.fit_transform(scores, sensitive_features, sample_weight=sample_weight)
+        options = {"sample_weight": sample_weight, "groups": groups}
+        self.fit_transform(scores, sensitive_features, **options)
         return self
 
     @one_thread()
     def fit_transform(
-        self, scores: Any, sensitive_features: Any, *, sample_weight: Any = None
+        self, scores: Any, sensitive_features: Any, *, sample_weight: Any = None, groups: Any = None
     ) -> NDArray[np.float64]:
         """Fit, and return each score as repaired by the rows of the other folds, ``(n,)``.
 
@@ -127,10 +145,14 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         ----------
         scores : array of shape (n,)
         sensitive_features : array or frame of shape (n,) or (n, q)
-        sample_weight : array of shape (n,), optional
+        sample_weight, groups : array of shape (n,), optional
+            As for ``fit``.
         """
         self._check_parameters()
-        check_aligned(scores=scores, sensitive_features=sensitive_features, sample_weight=sample_weight)
+        columns = {"scores": scores, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        check_aligned(**columns, groups=groups)
+        if groups is None:
+            _warn_repeated(columns)
         x = to_vector(scores, name="scores")
         probability = bool(((x >= 0.0) & (x <= 1.0)).all())
         limit = None if self.limit is None else read_limit(self.limit, probability=probability)
@@ -138,27 +160,35 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         w = to_weights(sample_weight, n_rows=len(x))
         if len(x) < _FEWEST:
             raise ArgumentError("scores", f"have at least {_FEWEST} rows", len(x), "Pass more rows.")
+        unit = to_groups(groups, n_rows=len(x), rows_of="scores")
+        count_units = len(x) if unit is None else int(unit.max()) + 1
+        if count_units < _FEWEST_GROUPS:
+            must = f"be at least {_FEWEST_GROUPS}, which are then the independent units"
+            raise ArgumentError("groups", must, count_units, "Pass more groups.")
         generator = to_generator(self.random_state)
         weights = torch.ones(len(x), dtype=torch.float64) if w is None else w
-        fold = torch.randperm(len(x), generator=generator) % _FOLDS
+        fold = torch.randperm(count_units, generator=generator) % _FOLDS
+        fold = fold if unit is None else fold[unit]
         whole = torch.empty_like(x)
         for k in range(_FOLDS):
             rows, other = (fold != k).nonzero().squeeze(1), (fold == k).nonzero().squeeze(1)
-            part = count(x[rows], s[rows], weights[rows])
+            own = None if unit is None else unit[rows].unique(return_inverse=True)[1]
+            part = count(x[rows], s[rows], weights[rows], own)
             whole[other] = make_map(part, self._width(part.n))(x[other], s[other])
         amount = float(self.amount)
         if limit is not None:
             amount = _least_amount(x, whole, s, w, limit)
         left = torch.lerp(x, whole, amount)
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
-        counted = count(x, s, weights)
+        counted = count(x, s, weights, unit)
         self.amount_, self.width_, self.n_rows_ = amount, self._width(counted.n), len(x)
+        self.n_groups_ = None if unit is None else count_units
         self.map_: RepairMap = make_map(counted, self.width_)
         self.sensitive_names_ = s.names
         self.like_ = s[torch.arange(0)]
         self._range = {name: _range(column) for name, column in zip(s.names, s.values.T, strict=True)}
         self.note_ = NOTE.format(" and ".join(s.names))
-        self.left_ = _measure_left(left, s, w, seed)
+        self.left_ = _measure_left(left, s, w, unit, seed)
         return left.numpy()
 
     def transform(self, scores: Any, sensitive_features: Any) -> NDArray[np.float64]:
@@ -193,9 +223,12 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         if "map_" not in vars(self):
             return repr(self)
         names = " and ".join(self.sensitive_names_)
+        rows = f"{self.n_rows_:,} rows"
+        if self.n_groups_ is not None:
+            rows += f" in {self.n_groups_:,} groups"
         lines = [
-            f"Repair of scores along {names}, fitted on {self.n_rows_:,} rows: amount {self.amount_:.3g}, "
-            f"laws smoothed over {self.width_:.3g} of the ranks.",
+            f"Repair of scores along {names}, fitted on {rows}: amount {self.amount_:.3g}, laws smoothed "
+            f"over {self.width_:.3g} of the ranks.",
             *(f"Left of {name} on other rows: {one}" for name, one in self.left_.items()),
             self.note_,
         ]
@@ -229,6 +262,19 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
                 f"Beyond the rows of fit: {counts}. The nearest is taken. Fit on rows that reach further.",
                 stacklevel=3,
             )
+
+
+def _warn_repeated(columns: Mapping[str, Any]) -> None:
+    """Warn if the index of a pandas object has labels twice: rows of one person, perhaps."""
+    for name, column in columns.items():
+        index = get_index(column)
+        if index is not None and index.has_duplicates:
+            warnings.warn(
+                f"The index of '{name}' has {index.nunique():,} labels for {len(index):,} rows. If rows of "
+                "one label are those of one person, pass it as 'groups': folds and intervals must know.",
+                stacklevel=5,
+            )
+            return
 
 
 def _range(column: Tensor) -> tuple[float, float]:
@@ -267,12 +313,14 @@ def _least_amount(
     return high
 
 
-def _measure_left(x: Tensor, s: Sensitive, w: Tensor | None, seed: int) -> dict[str, Interval]:
+def _measure_left(
+    x: Tensor, s: Sensitive, w: Tensor | None, groups: Tensor | None, seed: int
+) -> dict[str, Interval]:
     found = {}
     for name in s.names:
         suffix = "" if len(s.names) == 1 else f" {name}"
         for title, measure in (("gap", ScoreGap()), ("gdp", GDP())):
             found[f"{title}{suffix}"] = confidence_interval(
-                x, s.columns((name,)), dependence=measure, random_state=seed, sample_weight=w
+                x, s.columns((name,)), dependence=measure, random_state=seed, sample_weight=w, groups=groups
             )
     return found
