@@ -24,7 +24,7 @@ LEVELS = 400  # quantiles of each law
 MEASURES = ("gap", "gdp")
 
 
-def draw(generator: np.random.Generator, each: int, correlation: float) -> tuple[Array, Array, Array]:
+def draw(generator: np.random.Generator, each: int, correlation: float) -> tuple[Array, Array, Any]:
     """Return scores, ages and persons; the mean score rises with age."""
     people = ROWS // each
     person = np.arange(people).repeat(each)

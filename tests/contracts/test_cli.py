@@ -24,7 +24,9 @@ from frhsic.cli import app, run
 from frhsic.cli._errors import describe
 from frhsic.cli._gate import Gate
 from frhsic.cli._rules import LIMITED
-from frhsic.engine.limits import MEASURES
+from frhsic.cli._verdicts import make_verdict
+from frhsic.engine.limits import MEASURES, Key, Reached
+from frhsic.inference import Interval
 from frhsic.sources import read_table, write_table
 
 HELPS = ["--help", *(f"{command.callback.__name__} --help" for command in app.registered_commands)]
@@ -166,11 +168,85 @@ def test_a_limit_is_kept_and_said(folder, capsys):
     line = "train people.csv --target income --sensitive age -o m --epochs 30"
     assert run(shlex.split(f"{line} --limit gap=0.06 --limit gap_at:0.5=0.5")) == 0
     out = capsys.readouterr().out
-    found = re.search(r"Gap of the score: (\S+) on 300 training rows, which steered; limit 0\.06\.", out)
+    found = re.search(
+        r"Gap of the score \(gap_in_ranges\): (\S+) on 300 training rows, which steered; limit 0\.06\.", out
+    )
     assert found
     assert float(found[1]) < 1.15 * 0.06
-    assert re.search(r"Gap of decisions at 0\.5: .*; limit 0\.5\.", out)
+    assert re.search(r"Gap of decisions at 0\.5 \(gap_at_in_ranges 0\.5\): .*; limit 0\.5\.", out)
     assert load("m")[-1].limit == {"gap": 0.06, "gap_at": {0.5: 0.5}}
+
+
+TRAIN = "train scores.csv --target income --sensitive age --drop weight -o m --epochs 1"
+
+
+def first_line(capsys):
+    return capsys.readouterr().out.partition("\n")[0]
+
+
+def test_a_missed_limit_is_the_first_line_and_exit_code_1_and_nothing_is_saved(folder, capsys):
+    rng = np.random.default_rng(0)
+    age = rng.integers(20, 70, 300).astype(float)
+    late = (age + 5.0 * rng.normal(size=300) > 45).astype(int)
+    write_table({"age": age, "x": age + rng.normal(size=300), "late": late}, "t.csv")
+    line = "train t.csv --target late --sensitive age --model lightgbm -o m --limit gap=1e-4"
+    assert run(shlex.split(f"{line} --limit gdp=0.9")) == 1
+    out, err = capsys.readouterr()
+    first, second = out.splitlines()[:2]
+    assert re.fullmatch(
+        r"Limit missed: gap 0\.0001\. gap_in_ranges \S+ on 300 training rows, which steered\.", first
+    )
+    assert second.startswith("Limit open: gdp 0.9. gdp_in_ranges ")
+    assert "No model is saved: a limit is missed. Pass --save-missed" in err
+    assert not Path("m").exists()
+    assert run(shlex.split(f"{line} --save-missed")) == 1
+    assert Path("m").exists()
+
+
+def test_a_limit_is_kept_only_where_test_rows_show_it_and_open_otherwise(folder, capsys):
+    assert run(shlex.split(f"{TRAIN} --limit gap=0.9")) == 0
+    assert first_line(capsys).endswith("No test rows show whether it is kept: --holdout 0.2 keeps some.")
+    assert run(shlex.split(f"{TRAIN} --limit gap=0.9 --holdout 0.3")) == 0
+    assert re.fullmatch(
+        r"Limit kept: gap 0\.9\. gap_in_ranges \S+ on 210 training rows, which steered; gap \S+, "
+        r"95% interval \S+ to \S+, on 90 test rows\.",
+        first_line(capsys),
+    )
+
+
+@pytest.mark.parametrize(
+    ("steered", "low", "high", "state"),
+    [
+        (0.0316, 0.0, 0.01, "missed"),  # more than 5 % above
+        (0.0314, 0.0, 0.01, "kept"),
+        (0.0314, 0.0, 0.031, "open"),
+        (0.01, 0.0301, 0.05, "missed"),  # the lower end is above
+        (0.01, None, None, "open"),
+    ],
+)
+def test_a_limit_is_missed_kept_or_open(steered, low, high, state):
+    reached = Reached("gap", 0.03, None, 0, steered, 500)
+    ends = [] if low is None else [Interval(low, low, high, 0.95, "gap", "", "", ("age",), 500)]
+    verdict = make_verdict(Key("gap"), 0.03, reached, ends, where="on 500 test rows", hint="")
+    assert verdict.state == state
+    assert str(verdict).startswith(
+        f"Limit {state}: gap 0.03. gap_in_ranges {steered:.3g} on 500 steering rows"
+    )
+
+
+def test_a_frontier_saves_nothing_that_misses_the_loosest_limit_unless_told_to(folder, capsys):
+    line = f"{FRONTIER} --limits gap=0.02,0.01 --rule within --within 0 --json f.json"
+    assert run(shlex.split(line)) == 1
+    out, err = capsys.readouterr()
+    assert re.match(
+        r"Limit missed: gap 0\.02\. gap \S+, 95% interval \S+ to \S+, on validation rows\.\n", out
+    )
+    assert "No model is saved. The limit is missed. Pass --save-missed" in err
+    assert not Path("m").exists()
+    (limit,) = json.loads(Path("f.json").read_text())["limits"]
+    assert (limit["limit"], limit["state"]) == ("gap 0.02", "missed")
+    assert run(shlex.split(f"{line} --save-missed")) == 1
+    assert Path("m").exists()
 
 
 def test_test_rows_show_what_is_limited_and_no_other_rows_are_called_so(folder, capsys):
@@ -390,7 +466,7 @@ def test_the_json_of_a_frontier_has_every_number_of_every_model(folder, capsys):
     assert found["schema"] == "frhsic.frontier/1"
     assert set(found) == {
         "schema", "version", "target", "task", "features", "epochs", "seed", "rule", "reason", "sensitive",
-        "rows", "performance", "dependence", "confidence_level", "chosen", "models",
+        "rows", "performance", "dependence", "confidence_level", "chosen", "models", "limits",
     }  # fmt: skip
     assert found["rule"] == {"name": "within", "within": 0.01, "tolerance": None}
     assert found["sensitive"] == ["age", "sex"]

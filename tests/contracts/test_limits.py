@@ -365,13 +365,13 @@ EXPECTED = [0.4755435600683723, 0.4355752660714607, 0.39629582964995447]  # of t
 
 def test_what_was_reached_is_a_sentence(models):
     (text,) = map(str, models["gap"].reached_)
-    assert text.startswith("Gap of the score: 0.0")
+    assert text.startswith("Gap of the score (gap_in_ranges): 0.0")
     assert " on 800 steering rows, 0.0" in text
     assert " on 1,200 training rows; limit 0.03." in text
     assert [str(one).partition(":")[0] for one in models["several"].reached_] == [
-        "Gap of the score",
-        "Gap of decisions at 0.5",
-        "Gap of decisions at 0.3",
+        "Gap of the score (gap_in_ranges)",
+        "Gap of decisions at 0.5 (gap_at_in_ranges 0.5)",
+        "Gap of decisions at 0.3 (gap_at_in_ranges 0.3)",
     ]
 
 

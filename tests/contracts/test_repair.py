@@ -172,6 +172,49 @@ def test_the_command_takes_groups_and_tells_of_ids_that_repeat(tmp_path, monkeyp
     assert "person_id" not in err
 
 
+@pytest.fixture
+def two_files(tmp_path, monkeypatch):
+    """Write two samples, of scores and of decisions, into the working folder; return a command."""
+    monkeypatch.chdir(tmp_path)
+    for name, seed in (("a.csv", 0), ("b.csv", 1)):
+        x, s = sample(200, seed)
+        decision = (np.random.default_rng(seed).random(200) < (s - 20.0) / 50.0).astype(int)
+        write_table({"score": x, "decision": decision, "age": s}, name)
+    return ["repair", "a.csv", "--sensitive", "age", "-o", "r.csv", "--score"]
+
+
+def test_the_command_writes_nothing_that_misses_its_limit_unless_told_to(two_files, tmp_path, capsys):
+    missed = [*two_files, "decision", "--limit", "gap=0.02"]  # two scores cannot be spread
+    assert run(missed) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("Limit missed: gap 0.02. gap_in_ranges 0.")
+    assert "No scores are written: a limit is missed. Pass --save-missed" in err
+    assert not (tmp_path / "r.csv").exists()
+    assert run([*missed, "--save-missed"]) == 1
+    assert (tmp_path / "r.csv").exists()
+
+
+def test_the_command_says_whether_a_limit_is_kept_or_open(two_files, tmp_path, capsys):
+    assert run([*two_files, "score", "--limit", "gap=0.3"]) == 0
+    first = capsys.readouterr().out.partition("\n")[0]
+    assert first.startswith("Limit open: gap 0.3. gap_in_ranges 0.")
+    assert first.endswith(", on 200 rows, each by a map of the other folds.")
+    assert (tmp_path / "r.csv").exists()
+    assert run([*two_files, "score", "--limit", "gap=5", "--fit", "b.csv"]) == 0
+    first = capsys.readouterr().out.partition("\n")[0]
+    assert first.startswith("Limit kept: gap 5. gap_in_ranges ")
+    assert first.endswith(", on 200 rows of FILE, which took no part.")
+
+
+def test_what_steered_the_amount_is_named_apart_from_what_is_left():
+    x, s = sample(200)
+    repair = ScoreRepair(limit={"gap": 0.3, "gap_worst": 0.2}, random_state=0).fit(x, s)
+    assert [one.measured for one in repair.reached_] == ["gap_in_ranges", "gap_worst_in_ranges"]
+    assert max(one.judged / one.limit for one in repair.reached_) == pytest.approx(1.0, abs=0.02)
+    assert " on 200 steering rows; limit 0.3." in str(repair.reached_[0])
+    assert list(repair.left_) == ["gap", "gdp", "gap_worst"]
+
+
 def test_limit_takes_the_least_amount_that_keeps_it():
     x, s = sample(20_000)
     before = measured(ScoreGap(), x, s)

@@ -56,8 +56,8 @@ def _main(
       frhsic train people.csv --target income --sensitive age -o model.frhsic --epochs 5
       frhsic predict model.frhsic people.csv -o scores.parquet --keep age
 
-    Exit codes: 0 done, 1 a measure is above its --fail-above or no model meets a limit or --rule equivalent,
-    2 something is wrong with input or output.
+    Exit codes: 0 done, 1 a measure is above its --fail-above, a --limit is missed or no model meets
+    --rule equivalent, 2 something is wrong with input or output.
     """  # noqa: D301
 
 

@@ -6,14 +6,14 @@ import dataclasses
 import math
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from frhsic._checks import ArgumentError
-from frhsic._text import quote
+from frhsic._text import number, quote
 from frhsic.cli import _options as options
 from frhsic.cli._frontier_results import Frontier
 from frhsic.cli._options import option
@@ -27,8 +27,11 @@ from frhsic.cli._training import (
     TrainingTable,
     echo_judgement,
     is_repaired,
+    judge_model,
     parse_models,
+    split_model,
 )
+from frhsic.cli._verdicts import SAVE_MISSED, Verdict, echo_verdicts
 
 if TYPE_CHECKING:
     import frhsic.selection
@@ -191,6 +194,7 @@ def frontier(
     keep_sensitive: options.KeepSensitive = False,
     holdout: _Holdout = 0.0,
     save_holdout: options.SaveHoldout = None,
+    save_missed: options.SaveMissed = False,
     epochs: options.Epochs = 200,
     seed: options.Seed = 0,
     drop_missing: options.DropMissing = False,
@@ -230,13 +234,19 @@ def frontier(
     from frhsic.numerics._threads import one_thread
 
     with one_thread():
-        chosen = _run(search, data, reserve, target, (output, plot, as_json, report), context.obj)
+        paths_in_order = output, plot, as_json, report
+        chosen, kept = _run(
+            search, data, reserve, target, paths_in_order, context.obj, save_missed=save_missed
+        )
     for path in filter(None, (plot, report, as_json)):
         echo(f"Wrote {path}.")
     if chosen is None:
-        echo("No model is saved.", error=True)
+        missed = "" if kept else f" The limit is missed. {SAVE_MISSED}"
+        echo(f"No model is saved.{missed}", error=True)
         raise typer.Exit(1)
     echo(f"Saved {chosen} to {output}.")
+    if not kept:
+        raise typer.Exit(1)
 
 
 def _without_repair(model: Any) -> Any:
@@ -279,9 +289,16 @@ def load_pictures() -> None:
 
 
 def _run(
-    options: _Search, data: TrainingData, reserve: Holdout, target: str, paths: _Paths, words: list[str]
-) -> str | None:
-    """Train, choose, write and print; return what is saved, in words."""
+    options: _Search,
+    data: TrainingData,
+    reserve: Holdout,
+    target: str,
+    paths: _Paths,
+    words: list[str],
+    *,
+    save_missed: bool,
+) -> tuple[str | None, bool]:
+    """Train, choose, write and print; return what is saved, in words, and whether no limit is missed."""
     import frhsic.persistence
     from frhsic.engine.limits import read_limit
 
@@ -290,6 +307,9 @@ def _run(
     found = options.describe(search, rows, held)
     chosen = None if found.chosen is None else search.choose(options.rule.function).best_estimator_
     reason = options.rule.explain(found)
+    verdicts = [] if chosen is None else _judge(options, search, chosen, held)
+    kept = all(verdict.state != "missed" for verdict in verdicts)
+    saved = chosen is not None and (kept or save_missed)
     facts = {
         "target": target,
         "task": "classification" if data.classes else "regression",
@@ -298,10 +318,11 @@ def _run(
         "seed": options.seed,
         "rule": dataclasses.asdict(options.rule),
         "reason": reason,
+        "limits": [verdict.to_dict() for verdict in verdicts],
     }
     output, plot, json, page = paths
     picture = None if plot is None else found.draw(plot.suffix.lower()[1:], target)
-    if chosen is not None:
+    if saved:
         frhsic.persistence.save(_without_repair(chosen), output)
     if plot is not None and picture is not None:
         write_bytes(picture, plot)
@@ -318,6 +339,7 @@ def _run(
             source=Path(words[1]).name,
         )
     n = found.rows
+    echo_verdicts(verdicts)
     echo(
         f"Trained {len(found.points)} models, each a {data.what}, on {n['training']:,} rows and {data.width}."
     )
@@ -334,11 +356,33 @@ def _run(
             echo()
             limits = read_limit(options.grid["limits"][0]) if "limits" in options.grid else ()
             echo_judgement(chosen, "test rows, which took no part", held, seed=options.seed, limits=limits)
-        if is_repaired(chosen):
+        if is_repaired(chosen) and saved:
             echo()
             _echo_repair(chosen, output)
     echo()
     reserve.write(held)
-    if chosen is None:
-        return None
-    return "the model without penalty" if is_repaired(chosen) else "the chosen model"
+    if not saved:
+        return None, kept
+    return "the model without penalty" if is_repaired(chosen) else "the chosen model", kept
+
+
+def _judge(
+    options: _Search, search: frhsic.selection.FrontierSearch, chosen: Any, held: TrainingData
+) -> list[Verdict]:
+    """Return the verdict on the loosest limit asked, of the chosen model."""
+    from frhsic.engine.limits import read_limit
+
+    if "limits" not in options.grid:
+        return []
+    limits = read_limit(options.grid["limits"][0])
+    last = split_model(chosen)[1]
+    reached = last.repair.reached_ if is_repaired(chosen) else last.reached_
+    verdicts = judge_model(chosen, limits, reached, held, options.seed)
+    point = search.points_[search.best_index_]
+    if not point.missed or any(verdict.above for verdict in verdicts):
+        return verdicts
+    # By the validation rows: no limit steered the model, or the lower end is above.
+    interval = f"95% interval {number(point.lower or 0.0)} to {number(point.upper or 0.0)}"
+    measured = f"{next(iter(limits))} {number(point.dependence)}, {interval}, on validation rows"
+    steered = [f"{one.steered}; {measured}" if one.steered else measured for one in verdicts]
+    return [replace(one, above=True, steered=text) for one, text in zip(verdicts, steered, strict=True)]

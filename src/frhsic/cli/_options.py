@@ -47,6 +47,9 @@ KeepSensitive = Annotated[bool, option("--keep-sensitive", "Use the sensitive co
 SaveHoldout = Annotated[
     Path | None, option("--save-holdout OUT", "Write the test rows, for predict and audit.")
 ]
+SaveMissed = Annotated[
+    bool, option("--save-missed", "Write the result although it misses a limit; the exit code stays 1.")
+]
 Epochs = Annotated[int, option("--epochs N", "Passes over the rows.")]
 Json = Annotated[Path | None, option("--json OUT.json", "Write every number as JSON.")]
 Table = Annotated[Path, option("-o --output OUT", _TABLE_FILE)]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from frhsic._checks import ArgumentError
 from frhsic._text import quote
@@ -14,6 +17,7 @@ from frhsic.cli._input import sample_rows
 from frhsic.cli._options import option
 from frhsic.cli._output import count_formulas, echo, echo_formulas, echo_warnings, show_status
 from frhsic.cli._rules import parse_limit
+from frhsic.cli._verdicts import SAVE_MISSED, Verdict, echo_verdicts, judge_limits, make_verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +28,7 @@ _ID = re.compile(
     r"|^(?i:person|people|customer|client|patient|member|household|user|borrower|applicant)$"
 )
 _MOST_ROWS = 1_000_000  # that a repair is fitted on
+_MOST_JUDGED, _FEWEST_JUDGED = 200_000, 50  # rows of FILE that judge a limit, where --fit is another
 
 _Score = Annotated[str, option("--score COL", "The column to repair.")]
 _Amount = Annotated[
@@ -60,6 +65,7 @@ def repair(
     weight: options.Weight = None,
     groups: _Groups = None,
     keep: _Keep = None,
+    save_missed: options.SaveMissed = False,
     seed: options.Seed = 0,
     missing_values: options.MissingValues = None,
 ) -> None:
@@ -68,6 +74,9 @@ def repair(
     Each score moves towards the mean of the quantiles along the sensitive columns; among people equal in
     these the order is kept. The repaired score needs the sensitive columns at prediction, which law may
     forbid. Files of any size are read in pieces; laws are learned from a million random rows at most.
+
+    A limit is missed where what is left, each row by a map of the other folds, is more than 5 % above it, or
+    where the lower end of its interval is above: nothing is then written, and the exit code is 1.
 
     \b
     Examples:
@@ -83,8 +92,8 @@ def repair(
     options.check_output("-o", output, file, table=True)
     placeholders = options.parse_placeholders(missing_values)
     written = f"{score}_repaired"
-    kept = list(dict.fromkeys([*(keep or ()), score]))
-    if written in kept:
+    columns = list(dict.fromkeys([*(keep or ()), score]))
+    if written in columns:
         raise ArgumentError("--keep", "not name a column that is written", quote(written), "Rename it.")
     with show_status("Loading"):
         import frhsic.data
@@ -107,17 +116,62 @@ def repair(
         made.fit(
             table.column(score), s, sample_weight=w, groups=None if groups is None else table.column(groups)
         )
+    verdicts = _judge(made, limits or {})
+    if limits and fit is not None:
+        unseen = frhsic.sources.open_source(file, columns=[score, *names], missing_values=placeholders)
+        verdicts = _judge_unseen(made, limits, sample_rows(unseen, seed, _MOST_JUDGED)[0], score, kinds, seed)
+    kept = echo_verdicts(verdicts)
+    if not (kept or save_missed):
+        echo(str(made), lines=True)
+        echo(f"No scores are written: a limit is missed. {SAVE_MISSED}", error=True)
+        raise typer.Exit(1)
     source = frhsic.sources.open_source(
-        file, columns=list(dict.fromkeys([*kept, *names])), missing_values=placeholders
+        file, columns=list(dict.fromkeys([*columns, *names])), missing_values=placeholders
     )
-    formulas: dict[str, int] = dict.fromkeys(kept, 0)
+    formulas: dict[str, int] = dict.fromkeys(columns, 0)
     with echo_warnings():
         rows = frhsic.sources.write_batches(
-            _transform(made, source, score, names, kept, written, kinds, formulas), output
+            _transform(made, source, score, names, columns, written, kinds, formulas), output
         )
     echo(str(made), lines=True)
-    echo(f"Wrote {rows:,} rows to {output}: {', '.join(map(quote, [*kept, written]))}.")
+    echo(f"Wrote {rows:,} rows to {output}: {', '.join(map(quote, [*columns, written]))}.")
     echo_formulas(formulas, output)
+    if not kept:
+        raise typer.Exit(1)
+
+
+def _judge(made: Any, limits: dict[str, Any]) -> list[Verdict]:
+    """Return the verdict on each limit: what is left has an interval, of each row by other folds."""
+    from frhsic.engine.limits import read_limit
+
+    read = read_limit(limits) if limits else {}
+    names = made.sensitive_names_
+    verdicts = []
+    for key, limit in read.items():
+        own = [made.left_[str(key) if len(names) == 1 else f"{key} {name}"] for name in names]
+        reached = next(one for one in made.reached_ if one.name == str(key))
+        where = f"on {own[0].n:,} rows, each by a map of the other folds"
+        verdicts.append(make_verdict(key, limit, reached, own, where=where, hint=""))
+    return verdicts
+
+
+def _judge_unseen(
+    made: Any, limits: dict[str, Any], table: pa.Table, score: str, kinds: Any, seed: int
+) -> list[Verdict]:
+    """Return the verdict on each limit where FILE is not the file that was learned from."""
+    import frhsic.data
+    from frhsic.engine.limits import read_limit
+
+    columns = table.select(list(made.sensitive_names_))
+    s = frhsic.data.to_sensitive(columns, kinds=kinds, like=made.like_, allow_constant=True, min_rows=1)
+    if len(s) < _FEWEST_JUDGED or bool((s.values == s.values[:1]).all(dim=0).any()):
+        return _judge(made, limits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what lies beyond the rows of fit is said where they are written
+        repaired = made.transform(table.column(score), s)
+    where = f"on {len(s):,} rows of FILE, which took no part"
+    scores = {score: repaired}
+    return judge_limits(read_limit(limits), made.reached_, scores, s, None, seed=seed, where=where, hint="")
 
 
 def _find_ids(file: Path, used: Sequence[str]) -> list[str]:

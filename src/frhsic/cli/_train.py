@@ -6,13 +6,23 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, share
 from frhsic.cli import _options as options
 from frhsic.cli._options import option
 from frhsic.cli._output import echo, echo_warnings, show_status
 from frhsic.cli._rules import parse_limit
-from frhsic.cli._training import Holdout, TrainingData, TrainingTable, echo_judgement, parse_models
+from frhsic.cli._training import (
+    Holdout,
+    TrainingData,
+    TrainingTable,
+    echo_judgement,
+    judge_model,
+    parse_models,
+)
+from frhsic.cli._verdicts import SAVE_MISSED, echo_verdicts
 
 _Budget = Annotated[
     float | None,
@@ -55,6 +65,7 @@ def train(
     keep_sensitive: options.KeepSensitive = False,
     holdout: _Holdout = 0.0,
     save_holdout: options.SaveHoldout = None,
+    save_missed: options.SaveMissed = False,
     epochs: options.Epochs = 200,
     seed: options.Seed = 0,
     drop_missing: options.DropMissing = False,
@@ -65,6 +76,9 @@ def train(
     Features are all columns other than target, weight and sensitive ones; text becomes categories, empty
     cells are filled. With --drop-missing, rows are left out where target, weight or a sensitive column is
     empty. To choose among several budgets, see: frhsic frontier --help
+
+    A limit is missed where the value that steered training is more than 5 % above it, or where the lower end
+    of the interval on test rows (--holdout) is above: the model is then not saved, and the exit code is 1.
 
     \b
     Examples:
@@ -92,7 +106,9 @@ def train(
 
     with one_thread():
         settings = {"budget": budget, "limit": limits, "lam": lam, "epochs": epochs, "kind": kind_of_model}
-        _run(data, reserve, output, settings, seed)
+        kept = _run(data, reserve, output, settings, seed, save_missed=save_missed)
+    if not kept:
+        raise typer.Exit(1)
 
 
 def _one(names: list[str], text: str) -> list[str]:
@@ -102,8 +118,16 @@ def _one(names: list[str], text: str) -> list[str]:
     return names
 
 
-def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str, Any], seed: int) -> None:
-    """Train a model, save it, and print how it does."""
+def _run(
+    data: TrainingData,
+    reserve: Holdout,
+    output: Path,
+    settings: dict[str, Any],
+    seed: int,
+    *,
+    save_missed: bool,
+) -> bool:
+    """Train a model, print how it does, save it, and return whether it misses no limit."""
     with show_status("Loading"):
         import frhsic.persistence
         from frhsic.engine.budget import BUDGET
@@ -114,7 +138,11 @@ def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str,
     with echo_warnings():
         arguments = {f"{step}__sensitive_features": rows.s, f"{step}__sample_weight": rows.w}
         model.fit(rows.x, rows.y, **arguments)
-    frhsic.persistence.save(model, output)
+    limits = read_limit(settings["limit"]) if settings["limit"] else {}
+    kept = echo_verdicts(judge_model(model, limits, model[-1].reached_, held, seed))
+    saved = kept or save_missed
+    if saved:
+        frhsic.persistence.save(model, output)
     how = "" if settings["kind"] == "network" else f" with {settings['kind']}"
     echo(f"Trained a {data.what}{how} on {len(rows):,} rows and {data.width}.")
     echo()
@@ -131,9 +159,12 @@ def _run(data: TrainingData, reserve: Holdout, output: Path, settings: dict[str,
         echo(f"  {one}")
     if len(held):
         echo()
-        limits = read_limit(settings["limit"]) if settings["limit"] else ()
         echo_judgement(model, "test rows, which took no part", held, seed=seed, limits=limits)
     reserve.write(held)
     if not len(held):
         echo("Numbers on rows used for training flatter a model: judge it on others (--holdout, or audit).")
-    echo(f"Saved the model to {output}.")
+    if saved:
+        echo(f"Saved the model to {output}.")
+    else:
+        echo(f"No model is saved: a limit is missed. {SAVE_MISSED}", error=True)
+    return kept

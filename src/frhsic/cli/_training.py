@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,13 @@ from frhsic._text import number, quote, quote_all, to_line
 from frhsic.cli._input import drop_empty, list_columns, read_columns
 from frhsic.cli._options import parse_kinds, parse_placeholders
 from frhsic.cli._output import echo, echo_warnings, show_status
+from frhsic.cli._verdicts import Verdict, judge_limits
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from frhsic.dependence import Dependence
-    from frhsic.engine.limits import Key
+    from frhsic.engine.limits import Key, Reached
 
 _CHUNK = 65_536  # rows that a prediction holds at a time
 _MOST_LABELS = 100
@@ -250,6 +251,19 @@ def echo_judgement(
             measure = make_measure(key, weighted=False)
             value = _measure(values, data.s.columns([attribute]), data.w, measure, seed)
             echo(f"  {name} on {to_line(attribute)}: {value}.")
+
+
+def judge_model(
+    model: Any, limits: Mapping[Key, float], reached: Sequence[Reached], held: TrainingData, seed: int
+) -> list[Verdict]:
+    """Return a verdict on each limit of a model, by what steered it and by test rows if there are some."""
+    scores = {}
+    if limits and len(held):
+        with echo_warnings():
+            scores = predict_scores(model, held.x, held.s)
+    where = f"on {len(held):,} test rows"
+    hint = "No test rows show whether it is kept: --holdout 0.2 keeps some."
+    return judge_limits(limits, reached, scores, held.s, held.w, seed=seed, where=where, hint=hint)
 
 
 def _measure(values: Any, s: Any, w: Any, measure: Dependence, seed: int | None) -> str:

@@ -181,8 +181,8 @@ class Reached:
     name : str
         As it was asked for, with the cut-off of a "gap_at".
     limit : float
-    trained : float
-        On the rows trained on.
+    trained : float or None
+        On the rows trained on; None for a repair, which is measured by folds and trains on none.
     n_trained : int
     steering : float or None
         On the steering rows: those not trained on, by which training kept the limit; None where there were
@@ -194,7 +194,7 @@ class Reached:
 
     name: str
     limit: float
-    trained: float
+    trained: float | None
     n_trained: int
     steering: float | None = None
     n_steering: int = 0
@@ -203,24 +203,44 @@ class Reached:
     @property
     def judged(self) -> float:
         """The value that steered: that on the steering rows, or else on those trained on."""
-        return self.trained if self.steering is None else self.steering
+        value = self.trained if self.steering is None else self.steering
+        assert value is not None  # noqa: S101 - one of them is there
+        return value
 
     @property
     def missed(self) -> bool:
         """Whether the value that steered is more than 5 % above the limit."""
-        return self.judged > FEASIBLE * self.limit
+        return self.exceeds(self.limit)
+
+    def exceeds(self, limit: float) -> bool:
+        """Return whether the value that steered is more than 5 % above a limit."""
+        return self.judged > FEASIBLE * limit
+
+    @property
+    def measured(self) -> str:
+        """The name of the value: "gap_in_ranges" is in at most ten ranges of S, less what chance adds.
+
+        An audit has "gap": value by value, with what chance adds.
+        """
+        measure, _, cutoff = self.name.partition(" ")
+        name = measure if measure == "normalized_hsic" else f"{measure}_in_ranges"
+        return f"{name} {cutoff}" if cutoff else name
+
+    def describe_steering(self) -> str:
+        """Return the value that steered in words: "gap_in_ranges 0.03 on 1,200 steering rows"."""
+        n = self.n_trained if self.steering is None else self.n_steering
+        rows = "training rows, which steered" if self.steering is None else "steering rows"
+        return f"{self.measured} {self.judged:.3g} on {n:,} {rows}"
 
     def __str__(self) -> str:
-        inside = f"{self.trained:.3g} on {self.n_trained:,} training rows"
-        if self.steering is None:
-            where = f"{inside}, which steered"
-        else:
-            where = f"{self.steering:.3g} on {self.n_steering:,} steering rows, {inside}"
+        where = self.describe_steering().removeprefix(f"{self.measured} ")
+        if self.steering is not None and self.trained is not None:
+            where += f", {self.trained:.3g} on {self.n_trained:,} training rows"
         name, _, cutoff = self.name.partition(" ")
         few = ""
         if self.chance > self.limit / 2.0:
             few = f" By chance alone so few rows show {self.chance:.3g}, which is taken off."
-        return f"{_WORDS[name].format(cutoff)}: {where}; limit {self.limit:g}.{few}"
+        return f"{_WORDS[name].format(cutoff)} ({self.measured}): {where}; limit {self.limit:g}.{few}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -26,8 +27,7 @@ from frhsic.data import (
     to_vector,
     to_weights,
 )
-from frhsic.dependence import GDP, ScoreGap
-from frhsic.engine.limits import Key, Limits, Meter, read_limit, write_limit
+from frhsic.engine.limits import Key, Limits, Meter, Reached, Scores, make_measure, read_limit, write_limit
 from frhsic.engine.rows import Rows
 from frhsic.inference import Interval, confidence_interval
 from frhsic.numerics._threads import one_thread
@@ -68,8 +68,11 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
     ----------
     amount_, width_ : float
     left_ : dict of str to Interval
-        "gap" and "gdp" of the repaired scores on rows that took no part in fitting, for each column of S
-        ("gap age" where there are several).
+        "gap" and "gdp", and what is limited, of the repaired scores of each row by a map of the other folds,
+        for each column of S ("gap age" where there are several).
+    reached_ : tuple of Reached
+        With a limit: the values that steered the amount, of the same scores. They are in at most ten ranges
+        of S, less what chance adds ("gap_in_ranges"); those of ``left_`` are not.
     note_ : str
         What is to be said beside every repaired score.
     n_rows_ : int
@@ -176,8 +179,9 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
             part = count(x[rows], s[rows], weights[rows], own)
             whole[other] = make_map(part, self._width(part.n))(x[other], s[other])
         amount = float(self.amount)
+        reached: tuple[Reached, ...] = ()
         if limit is not None:
-            amount = _least_amount(x, whole, s, w, limit)
+            amount, reached = _least_amount(x, whole, s, w, limit)
         left = torch.lerp(x, whole, amount)
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
         counted = count(x, s, weights, unit)
@@ -188,7 +192,8 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         self.like_ = s[torch.arange(0)]
         self._range = {name: _range(column) for name, column in zip(s.names, s.values.T, strict=True)}
         self.note_ = NOTE.format(" and ".join(s.names))
-        self.left_ = _measure_left(left, s, w, unit, seed)
+        self.reached_ = reached
+        self.left_ = _measure_left(left, s, w, unit, seed, limit or {})
         return left.numpy()
 
     def transform(self, scores: Any, sensitive_features: Any) -> NDArray[np.float64]:
@@ -284,43 +289,64 @@ def _range(column: Tensor) -> tuple[float, float]:
 
 def _least_amount(
     x: Tensor, whole: Tensor, s: Sensitive, w: Tensor | None, limit: Mapping[Key, float]
-) -> float:
-    """Return the least amount that keeps a limit on rows that took no part; 1, with a warning, if none."""
+) -> tuple[float, tuple[Reached, ...]]:
+    """Return the least amount that keeps a limit, each row by a map of the other folds, and what is left.
+
+    If even the whole repair does not keep it, that is 1, with a warning.
+    """
     index = torch.arange(len(x), dtype=torch.float64)[:, None]
     rows = Rows(index, x, s, w)
     meter = Meter(Limits([limit], torch.as_tensor, s.names), rows)
 
-    def ratio(amount: float) -> float:
+    def scores(amount: float) -> Scores:
         moved = torch.lerp(x, whole, amount)
-        return float(meter.limits.divide(meter.measure(lambda at: moved[at[:, 0].long()][:, None]))[0])
+        return lambda at: moved[at[:, 0].long()][:, None]
+
+    def ratio(amount: float) -> float:
+        return float(meter.limits.divide(meter.measure(scores(amount)))[0])
+
+    def report(amount: float) -> tuple[Reached, ...]:
+        # The rows that are measured are those that choose the amount: they steer it.
+        (measured,) = meter.report(scores(amount), rows)
+        return tuple(
+            replace(one, trained=None, n_trained=0, steering=one.trained, n_steering=one.n_trained)
+            for one in measured
+        )
 
     if ratio(0.0) <= 1.0:
-        return 0.0
+        return 0.0, report(0.0)
     if ratio(1.0) > 1.0:
-        reached = meter.report(lambda at: whole[at[:, 0].long()][:, None], rows)[0]
-        told = " ".join(str(one).replace(", no rows held out", " that took no part") for one in reached)
+        reached = report(1.0)
+        told = " ".join(map(str, reached))
         fix = "Pass more rows, or train within the limit."
         warnings.warn(
             f"The whole repair leaves more than the limit {write_limit(limit)}. {told} {fix}",
             ConvergenceWarning,
             stacklevel=4,
         )
-        return 1.0
+        return 1.0, reached
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if ratio(middle) <= 1.0 else (middle, high)
-    return high
+    return high, report(high)
 
 
 def _measure_left(
-    x: Tensor, s: Sensitive, w: Tensor | None, groups: Tensor | None, seed: int
+    x: Tensor,
+    s: Sensitive,
+    w: Tensor | None,
+    groups: Tensor | None,
+    seed: int,
+    limited: Iterable[Key],
 ) -> dict[str, Interval]:
+    keys = dict.fromkeys([Key("gap"), Key("gdp"), *limited])
     found = {}
     for name in s.names:
         suffix = "" if len(s.names) == 1 else f" {name}"
-        for title, measure in (("gap", ScoreGap()), ("gdp", GDP())):
-            found[f"{title}{suffix}"] = confidence_interval(
+        for key in keys:
+            measure = make_measure(key, weighted=False)
+            found[f"{key}{suffix}"] = confidence_interval(
                 x, s.columns((name,)), dependence=measure, random_state=seed, sample_weight=w, groups=groups
             )
     return found

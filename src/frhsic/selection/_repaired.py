@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import get_tags
 
 from frhsic.data import to_matrix
-from frhsic.engine.limits import Key, make_measure
+from frhsic.engine.limits import Key, Reached, make_measure
 from frhsic.repair import RepairedModel, ScoreRepair, predict_score
 from frhsic.selection._held_out import Rows
 
@@ -25,7 +25,6 @@ class RepairedScores(BaseEstimator):  # type: ignore[misc]
     """The cross-fitted scores of the validation rows, as a model that predicts them and nothing else."""
 
     lam = None
-    reached_ = ()
 
     def __init__(
         self,
@@ -34,12 +33,14 @@ class RepairedScores(BaseEstimator):  # type: ignore[misc]
         budget: float | None,
         limit: Mapping[str, Any] | None,
         relative_dependence_: float,
+        reached_: tuple[Reached, ...] = (),
     ) -> None:
         self.model = model
         self.scores = scores
         self.budget = budget
         self.limit = limit
         self.relative_dependence_ = relative_dependence_
+        self.reached_ = reached_
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scorers of scikit-learn ask for it
         """Return the model as it is."""
@@ -89,7 +90,9 @@ def repair_model(
             warnings.simplefilter("ignore", ConvergenceWarning)  # what was reached is in the table
             moved = repair.fit_transform(scores, held.s, sample_weight=held.w)
         share = _measure(moved, held) / whole if whole > 0 else float("nan")
-        found.append((RepairedModel(plain, repair), RepairedScores(plain, moved, budget, limit, share)))
+        reached = () if limit is None else repair.reached_
+        scored = RepairedScores(plain, moved, budget, limit, share, reached)
+        found.append((RepairedModel(plain, repair), scored))
     return found
 
 
