@@ -184,11 +184,16 @@ def first_line(capsys):
     return capsys.readouterr().out.partition("\n")[0]
 
 
-def test_a_missed_limit_is_the_first_line_and_exit_code_1_and_nothing_is_saved(folder, capsys):
+def write_late(n=300):
+    """Write a table of which the target follows age closely."""
     rng = np.random.default_rng(0)
-    age = rng.integers(20, 70, 300).astype(float)
-    late = (age + 5.0 * rng.normal(size=300) > 45).astype(int)
-    write_table({"age": age, "x": age + rng.normal(size=300), "late": late}, "t.csv")
+    age = rng.integers(20, 70, n).astype(float)
+    late = (age + 5.0 * rng.normal(size=n) > 45).astype(int)
+    write_table({"age": age, "x": age + rng.normal(size=n), "late": late}, "t.csv")
+
+
+def test_a_missed_limit_is_the_first_line_and_exit_code_1_and_nothing_is_saved(folder, capsys):
+    write_late()
     line = "train t.csv --target late --sensitive age --model lightgbm -o m --limit gap=1e-4"
     assert run(shlex.split(f"{line} --limit gdp=0.9")) == 1
     out, err = capsys.readouterr()
@@ -235,7 +240,11 @@ def test_a_limit_is_missed_kept_or_open(steered, low, high, state):
 
 
 def test_a_frontier_saves_nothing_that_misses_the_loosest_limit_unless_told_to(folder, capsys):
-    line = f"{FRONTIER} --limits gap=0.02,0.01 --rule within --within 0 --json f.json"
+    write_late()
+    line = (
+        "frontier t.csv --target late --sensitive age --model lightgbm --validation 0.3 -o m --json f.json "
+    )
+    line += "--limits gap=0.02 --rule within --within 0"
     assert run(shlex.split(line)) == 1
     out, err = capsys.readouterr()
     assert re.match(

@@ -166,8 +166,11 @@ def test_the_command_takes_groups_and_tells_of_ids_that_repeat(tmp_path, monkeyp
     assert "Note: 'person_id' has 60 values in 300 rows." in err
     assert "pass --groups 'person_id'" in err
     assert "candid" not in err
-    assert run([*line, "--groups", "person_id"]) == 0
+    assert run([*line, "--groups", "person_id", "--limit", "gap_at:1=0.3"]) == 0
     out, err = capsys.readouterr()
+    first = out.partition("\n")[0]
+    assert "gap_at_in_ranges 1: 0." in first
+    assert first.endswith("on 300 rows in 60 groups, each by a map of the other folds.")
     assert "fitted on 300 rows in 60 groups" in out
     assert "person_id" not in err
 

@@ -150,7 +150,8 @@ def _judge(made: Any, limits: dict[str, Any]) -> list[Verdict]:
     for key, limit in read.items():
         own = [made.left_[str(key) if len(names) == 1 else f"{key} {name}"] for name in names]
         reached = next(one for one in made.reached_ if one.name == str(key))
-        where = f"on {own[0].n:,} rows, each by a map of the other folds"
+        groups = "" if made.n_groups_ is None else f" in {made.n_groups_:,} groups"
+        where = f"on {made.n_rows_:,} rows{groups}, each by a map of the other folds"
         verdicts.append(make_verdict(key, limit, reached, own, where=where, hint=""))
     return verdicts
 

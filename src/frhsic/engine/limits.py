@@ -230,10 +230,11 @@ class Reached:
         """Return the value that steered in words: "gap_in_ranges 0.03 on 1,200 steering rows"."""
         n = self.n_trained if self.steering is None else self.n_steering
         rows = "training rows, which steered" if self.steering is None else "steering rows"
-        return f"{self.measured} {self.judged:.3g} on {n:,} {rows}"
+        colon = ":" if " " in self.measured else ""  # behind a cut-off
+        return f"{self.measured}{colon} {self.judged:.3g} on {n:,} {rows}"
 
     def __str__(self) -> str:
-        where = self.describe_steering().removeprefix(f"{self.measured} ")
+        where = self.describe_steering().removeprefix(self.measured).lstrip(": ")
         if self.steering is not None and self.trained is not None:
             where += f", {self.trained:.3g} on {self.n_trained:,} training rows"
         name, _, cutoff = self.name.partition(" ")
