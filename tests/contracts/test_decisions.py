@@ -35,10 +35,11 @@ def test_each_number_is_that_of_the_function_behind_it(found):
     on_age = found.attribute("age")
     gaps = decision_gaps(score, s["age"].to_frame(), random_state=0)
     assert replace(on_age.cutoffs, cutoffs=gaps.cutoffs) == gaps
-    # Each cut-off lies between two scores: the same decisions, and no row's own score.
+    # Each cut-off lies among ten scores: nearly the same decisions, and no digits of a row's own score.
     for mine, raw in zip(on_age.cutoffs.cutoffs, gaps.cutoffs, strict=True):
-        np.testing.assert_array_equal(score > mine, score > raw)
+        assert ((score > mine) != (score > raw)).sum() <= 5
         assert mine not in score
+        assert len(str(mine)) <= 6
     decision = on_age.decisions[0]
     curve = conditional_curve((score > 0.5).astype(float), s["age"].to_frame(), random_state=0)
     assert decision.curve.mean == pytest.approx(curve.mean)

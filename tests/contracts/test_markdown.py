@@ -86,7 +86,7 @@ def found():
         thresholds=[0.5],
         about={"model": "risk@2.1", "owner": "Credit risk", "limits_fixed": "2026-11-01"},
         random_state=0,
-    )
+    ).released  # what Markdown is made of
 
 
 def test_the_section_holds_title_limits_tiles_and_what_it_does_not_show(found):
@@ -154,8 +154,8 @@ def test_what_users_typed_stays_text(found, name):
         assert page.tags.count(tag) == plain.tags.count(tag) + extra.get(tag, 0), tag
     sentences = [
         text
-        for one in hostile.attributes
-        for tile in make_tiles(hostile, one)
+        for one in hostile.released.attributes
+        for tile in make_tiles(hostile.released, one)
         for text in (tile.title, f"{tile.value} {tile.unit}", tile.interval, tile.sentence)
     ]
     short = shown(name) if len(name) > 60 else name

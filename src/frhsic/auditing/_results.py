@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from frhsic._checks import ArgumentError
@@ -16,7 +17,7 @@ from frhsic.auditing._limits import Limit
 from frhsic.auditing._markdown import make_markdown
 from frhsic.auditing._measures import Estimate
 from frhsic.auditing._outcome import ErrorRates
-from frhsic.auditing._privacy import hide_attribute
+from frhsic.auditing._privacy import release
 from frhsic.auditing._record import Record, digest
 from frhsic.auditing._words import sentences
 from frhsic.inference import (
@@ -422,6 +423,18 @@ class Audit(Result):
         """The attributes one by one, then all jointly if there are several."""
         return self.attributes if self.joint is None else (*self.attributes, self.joint)
 
+    @cached_property
+    def released(self) -> Audit:
+        """The audit as it leaves: without numbers of fewer than ten rows, and rounded.
+
+        Records, JSON, reports and Markdown are made of it. A number is rounded to at most a twentieth of its
+        interval, whose ends move outwards; a value of an attribute that fewer than ten rows share, so that
+        about ten have the rounded value.
+        """
+        found = release(self)
+        found.__dict__["released"] = found
+        return found
+
     def attribute(self, name: str) -> Attribute:
         """Return what was found for one sensitive column."""
         for found in self.attributes:
@@ -447,13 +460,11 @@ class Audit(Result):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, strings and lists, in the form of ``frhsic.auditing.schema()``.
 
-        A number that is not finite is None: JSON has none such. So are means and rates of fewer than ten
-        rows, and those beyond the 1 % and the 99 % quantile of the attribute. ``digest`` is the SHA-256 of
-        all of it.
+        It is made of :attr:`released`. A number that is not finite is None: JSON has none such. So are
+        points, means and rates of fewer than ten rows, and those beyond the 1 % and the 99 % quantile of the
+        attribute. ``digest`` is the SHA-256 of all of it.
         """
-        pairs = zip(self.attributes, self.columns, strict=True)
-        shown = tuple(hide_attribute(found, column) for found, column in pairs)
-        plain = {"schema": SCHEMA, **_finite(super(Audit, replace(self, attributes=shown)).to_dict())}
+        plain = {"schema": SCHEMA, **_finite(super(Audit, self.released).to_dict())}
         return {**plain, "digest": digest(plain)}
 
     def report(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -474,7 +485,7 @@ class Audit(Result):
         their intervals, what is not shown, and versions, seed and digest. Names stand as text, whatever they
         hold.
         """
-        return make_markdown(self, self.to_dict()["digest"])
+        return make_markdown(self.released, self.to_dict()["digest"])
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame with a row for each measure on each attribute."""

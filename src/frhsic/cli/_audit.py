@@ -262,6 +262,7 @@ def audit(
     with show_status("Loading"):
         import frhsic.auditing
     found = _audit_table(request) if source is None else _audit_source(request, source)
+    found = found.released  # the terminal says what files say
     if report is not None:
         with show_status("Drawing the report"):
             import frhsic.report

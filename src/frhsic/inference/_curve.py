@@ -200,7 +200,7 @@ def _band(
     mean_low, mean_high = mean - reach, mean + reach
     low, high = mean_low, mean_high
     at, start, stop = points[:, 0], points[:0, 0], points[:0, 0]
-    counts = start.long()
+    counts = process.rows.long()
     if cells is not None:
         cell = points[:, 0].long()
         at, (start, stop) = cell_medians(s, w, cells), cells.ends(cell)

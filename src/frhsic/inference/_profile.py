@@ -125,6 +125,8 @@ def localized_profile(
     points, share = (places.s, mass) if len(mass) <= n_points else equal_mass(places, n_points)
     window = smoothing_weights(log_kernel(points, places.s, places.kinds, bandwidths), mass) / mass
     contrast, null = _contrasts(window - 1.0, rows, places, options)
+    behind = 1.0 / (window.square() @ places.sums(places.w.square()))
+    counts = behind.long() if at is None else torch.tensor(places.sizes)
     gaussian = bandwidth_s is not None and rows.s.kinds == ("continuous",)
     return Profile(
         points=tuple((points[:, 0] if at is None else at).tolist()),
@@ -135,6 +137,7 @@ def localized_profile(
         bandwidth=float(bandwidths[0]) if gaussian else 0.0,
         attributes=rows.s.names,
         n=rows.n_units,
+        counts=tuple(counts.tolist()),
     )
 
 

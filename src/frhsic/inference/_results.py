@@ -269,7 +269,7 @@ class Curve(Result):
     mean_high: tuple[float, ...] = ()
     start: tuple[float, ...] = ()  # the smallest value of s in each range; empty for a smoothed curve
     stop: tuple[float, ...] = ()  # the largest
-    counts: tuple[int, ...] = ()  # the rows in each range; empty for a smoothed curve
+    counts: tuple[int, ...] = ()  # the rows in each range; of a smoothed curve, those behind each point
 
     def __str__(self) -> str:
         rows = zip(self.points, self.mean_low or self.low, self.mean_high or self.high, strict=True)
@@ -410,6 +410,7 @@ class Profile(Result):
     bandwidth: float  # of a Gaussian window along s; 0 for the values or ranges of s
     attributes: tuple[str, ...]
     n: int
+    counts: tuple[int, ...] = ()  # the rows at each point; of a window as many as would be as precise
 
     @property
     def above(self) -> tuple[float, ...]:

@@ -61,6 +61,7 @@ def log_audit(found: Audit, *, run_id: str | None = None, prefix: str = "frhsic"
         raise ImportError(message) from error
     from frhsic.report import render_report
 
+    found = found.released
     record = found.to_dict()
     files = {
         "audit.json": json.dumps(record, indent=2, allow_nan=False) + "\n",

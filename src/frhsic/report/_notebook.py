@@ -80,6 +80,7 @@ def render_card(result: Result) -> str:
 
 
 def _render_audit(audit: Audit) -> str:
+    audit = audit.released
     sections = [(found.name, make_tiles(audit, found)) for found in audit.attributes[:_MOST]]
     visible = audit.columns[0].kind != "categorical" or any(audit.columns[0].counts)
     column = audit.columns[0] if visible else None

@@ -156,6 +156,7 @@ def render_report(
     >>> render_report(audit(x[:, 0], sensitive_features=x[:, 1], random_state=0), title="Rows")[:15]
     '<!doctype html>'
     """
+    audit = audit.released
     names = [shown(name) for found in audit.attributes for name in found.names]
     names_in_text = {name for column in audit.columns for name in (column.name, *column.labels)}
     return get_template("report.html", names_in_text).render(

@@ -43,6 +43,7 @@ _WEIGHTS: Final = 5  # functions of the factors by which products are weighted
 _DRAWS: Final = 4_999
 _MOST_DEGREE: Final = 12  # of the curve
 _MOST_POINTS: Final = 200
+_FEW: Final = 10  # rows at a point of the curve
 _MOST_ROWS: Final = 200_000
 _MOST_CELLS: Final = 6_000_000  # rows times columns of factors
 _FEWEST: Final = 100
@@ -341,16 +342,26 @@ def _pvalue(
     return float((1.0 + (smaller <= single.min()).sum()) / (_DRAWS + 1.0)), float(observed[0])
 
 
+def _merge(
+    values: Floats, mass: Floats, counts: NDArray[np.int64], most: int
+) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the values at equal steps of the mass, the mass and rows nearest to each, and their places."""
+    levels = (np.arange(most) + 0.5) / most
+    chosen = np.unique(np.searchsorted(np.cumsum(mass), levels).clip(max=len(values) - 1))
+    nearest = np.searchsorted(0.5 * (values[chosen][1:] + values[chosen][:-1]), values)
+    merged = np.bincount(nearest, weights=mass).astype(np.float64)
+    return values[chosen], merged, np.bincount(nearest, weights=counts).astype(np.int64), chosen
+
+
 def _curve(question: _Question, fit: _Fit, options: IntervalOptions) -> AdjustedCurve:
     rows, w, (place,) = question.rows, question.w, fit.places
     x = rows.s.values[:, 0].numpy()
     values, first, code = np.unique(x, return_index=True, return_inverse=True)
-    mass = np.bincount(code, weights=w)
-    if len(values) > _MOST_POINTS:  # those at equal steps of the mass
-        levels = (np.arange(_MOST_POINTS) + 0.5) / _MOST_POINTS
-        chosen = np.unique(np.searchsorted(np.cumsum(mass), levels).clip(max=len(values) - 1))
-        edges = np.searchsorted(0.5 * (values[chosen][1:] + values[chosen][:-1]), values)
-        mass, values, first = np.bincount(edges, weights=mass), values[chosen], first[chosen]
+    mass = np.bincount(code, weights=w).astype(np.float64)
+    counts = np.bincount(code).astype(np.int64)
+    if len(values) > _MOST_POINTS:
+        values, mass, counts, chosen = _merge(values, mass, counts, _MOST_POINTS)
+        first = first[chosen]
     features = fit.targets[:, place]
     at = features[first]
     rng = np.random.default_rng(question.seed + 1)
@@ -386,13 +397,19 @@ def _curve(question: _Question, fit: _Fit, options: IntervalOptions) -> Adjusted
         return Interval(gap, low, high, level, what, target, method, rows.s.names, n)
 
     h, reach, *_ = seen["adjusted"]
+    before = seen["unadjusted"][0]
+    if rows.s.kinds[0] == "continuous" and mass[counts >= _FEW].sum() < 0.5:  # a point would be one row
+        most = max(4, len(rows) // (2 * _FEW))
+        values, mass, counts, chosen = _merge(values, mass, counts, most)
+        h, before = (x[chosen] - mass @ x[chosen] for x in (h, before))
+        reach = reach[chosen]
     factors = question.factors.names
     return AdjustedCurve(
         points=tuple(values.tolist()),
         mean=tuple(h.tolist()),
         low=tuple((h - reach).tolist()),
         high=tuple((h + reach).tolist()),
-        unadjusted=tuple(seen["unadjusted"][0].tolist()),
+        unadjusted=tuple(before.tolist()),
         mass=tuple(mass.tolist()),
         gap=make_interval("adjusted", f"Mean gap at equal {join_words(factors)}"),
         unadjusted_gap=make_interval("unadjusted", "Mean gap"),
@@ -403,4 +420,5 @@ def _curve(question: _Question, fit: _Fit, options: IntervalOptions) -> Adjusted
         n=question.n_units,
         target=target,
         notes=question.notes,
+        counts=tuple(counts.tolist()),
     )

@@ -100,6 +100,8 @@ class AdjustedCurve(Result):
     n : int
     target : str
     notes : tuple of str
+    counts : tuple of int
+        The rows that each point stands for.
     """
 
     _columns = ("points", "mean", "low", "high", "unadjusted", "mass")
@@ -119,6 +121,7 @@ class AdjustedCurve(Result):
     n: int
     target: str
     notes: tuple[str, ...] = ()
+    counts: tuple[int, ...] = ()
 
     @property
     def shows_interaction(self) -> bool:
