@@ -5,6 +5,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from functools import cache
 
 import jsonschema
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 from frhsic._checks import ArgumentError
 from frhsic.auditing import audit, audit_source, read_record, schema, verify
 from frhsic.auditing._record import ColumnHash, digest, hash_rows, hash_source
+from frhsic.auditing._verify import find_problems
 from frhsic.cli import run
 from frhsic.sources import open_source
 
@@ -151,8 +153,9 @@ def test_numbers_of_fewer_than_ten_rows_are_hidden_whatever_their_weight():
     weight = np.where(frame["age"] == 18, 50.0, 1.0)
     found = audit(frame["score"], sensitive_features=frame[["age"]], sample_weight=weight, random_state=0)
     curve = found.to_dict()["attributes"][0]["curve"]
-    assert curve["counts"][curve["points"].index(18.0)] == 3
-    assert curve["mean"][curve["points"].index(18.0)] is None
+    place = found.attribute("age").curve.points.index(18.0)
+    assert found.attribute("age").curve.counts[place] == 3
+    assert (curve["points"][place], curve["mean"][place], curve["counts"][place]) == (None, None, 0)
 
 
 # Computing it again
@@ -332,6 +335,92 @@ def test_other_versions_are_compared_within_a_tolerance():
         assert result.code == code
         assert result.versions == {"torch": f"2.0 -> {found.record.versions['torch']}"}
     assert "within 1e-06" in str(result)
+
+
+@cache
+def gated():
+    """Return an audit of 300 rows with a limit, and its record."""
+    frame = people(300)
+    found = audit(frame["score"], sensitive_features=frame["age"], limits={"gap": 0.5}, random_state=0)
+    return found, json.loads(json.dumps(found.to_dict()))
+
+
+def forge(changes, version="9.9"):
+    """Return the verification of a record with other words, and a digest that fits."""
+    found, plain = gated()
+    plain = copy.deepcopy(plain)
+    for place, value in changes.items():
+        put(plain, place, value)
+    plain["version"] = plain["record"]["versions"]["frhsic"] = version
+    plain["digest"] = digest(plain)
+    return verify(plain, found)
+
+
+def test_words_of_another_version_are_listed_and_never_verified():
+    """They were 'within 1e-06', whatever they said, and not listed."""
+    target = ("attributes", 0, "measures", "gap", "target")
+    result = forge({target: "all people of this country"})
+    assert (result.code, result.reworded, result.differ) == (3, 1, 0)
+    assert result.lines()[0].startswith(
+        "WORDS: attributes.0.measures.gap.target: 'all people of this country'"
+    )
+    assert result.lines()[-1].startswith("Numbers verified, words not")
+    assert forge({}).code == 0
+    for place, value in (
+        (("limits", 0, "measure"), "gdp"),
+        (("limits", 0, "state"), "failed"),
+        (("columns", 0, "name"), "income"),
+        (("score", "name"), "other"),
+        (("about", "title"), "Approved"),
+        (("attributes", 0, "names", 0), "income"),
+    ):
+        assert forge({place: value}).code == 1, place
+    _, plain = gated()
+    changed = {**plain, "version": "9.9"}
+    changed["digest"] = digest(changed)
+    assert find_problems(changed) == ("It names two versions of frhsic.",)
+
+
+def test_every_word_of_a_record_that_was_changed_is_found():
+    _, plain = gated()
+    skipped = ("schema", "digest", "version", "record.versions", "record.platform", "record.layout")
+    for place in places(plain):
+        value = plain
+        for name in place:
+            value = value[name]
+        if isinstance(value, str) and not ".".join(map(str, place)).startswith((*skipped, "record.columns")):
+            assert forge({place: value + " not"}).code in (1, 3), place
+
+
+def test_a_changed_row_ends_with_a_verdict_after_at_most_twelve_lines():
+    frame = people(300)
+    frame.loc[7, "score"] = 0.5
+    again = audit(frame["score"], sensitive_features=frame["age"], limits={"gap": 0.5}, random_state=0)
+    lines = verify(gated()[1], again).lines()
+    assert len(lines) <= 12
+    assert lines[-1] == "Not verified: these are not the recorded rows."
+    assert not [line for line in lines[:4] if ".null" in line]
+    assert "estimate" in lines[1]
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + 400 * "0", 5_000 * "9"])
+def test_numbers_of_any_size_differ_at_their_place(number, tmp_path):
+    found, plain = gated()
+    text = json.dumps(plain).replace('"n": 300', f'"n": {number}', 1)
+    (tmp_path / "b.json").write_text(text)
+    result = verify(read_record(tmp_path / "b.json"), found)
+    assert (result.code, result.differ) == (1, 1)
+    assert any(line.startswith("DIFFERS: n: ") for line in result.lines())
+    plain = {**read_record(tmp_path / "b.json"), "version": "9"}  # compared within a tolerance
+    plain["record"]["versions"]["frhsic"] = "9"
+    assert verify(plain, found).differ == 1
+
+
+def test_a_name_that_an_object_has_twice_is_an_error(tmp_path):
+    text = json.dumps(gated()[1]).replace('"n": 300', '"n": 300, "n": 300', 1)
+    (tmp_path / "b.json").write_text(text)
+    with pytest.raises(ValueError, match=r"hold each name of an object once.*Got 'n' twice"):
+        read_record(tmp_path / "b.json")
 
 
 def test_a_record_is_data_and_a_query_is_not_taken_from_it(tmp_path, monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from frhsic.cli._audit import audit_again
 from frhsic.cli._options import argument, option
 from frhsic.cli._output import echo, show_status, write_json
 
-_SHOWN = 20  # differences that are printed
+_SHOWN = 10  # contradictions that are printed
 
 _Record = Annotated[Path, argument("RECORD", "The JSON of an audit, written by frhsic audit --json.")]
 _Rows = Annotated[
@@ -38,8 +39,9 @@ def verify(
     """Compute an audit again from its record and the rows, and say number by number what is the same.
 
     Exits with 0 if all numbers are the same or within the tolerance, 1 if one differs or the record was
-    changed, 2 if the input cannot be read, 3 if something could not be computed. Without the rows it says
-    only whether the record is consistent in itself. Nothing in a record is run.
+    changed, 2 if the input cannot be read, 3 if something could not be computed or is worded otherwise by
+    another version. Without the rows it says only whether the record is consistent in itself. Nothing in a
+    record is run.
 
     \b
     Examples:
@@ -56,16 +58,20 @@ def verify(
         raise typer.Exit(1 if problems else 0)
     try:
         found = audit_again(plain, file, query, driver)
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, OverflowError):
+        if problems:
+            _echo_consistency(problems)
+            raise typer.Exit(1) from None
         raise ArgumentError(
             "RECORD", "be a whole record", "parts of another type", "Write it anew."
         ) from None
     result = frhsic.auditing.verify(plain, found)
-    _echo_result(result, problems)
+    result = replace(result, problems=tuple(problems))
+    _echo_result(result)
     if as_json is not None:
         write_json(result.to_dict(), as_json)
         echo(f"Wrote {as_json}.")
-    raise typer.Exit(1 if problems else result.code)
+    raise typer.Exit(result.code)
 
 
 def _check_model(plain: dict[str, Any], model_file: Path | None) -> list[str]:
@@ -83,8 +89,10 @@ def _check_model(plain: dict[str, Any], model_file: Path | None) -> list[str]:
 
 
 def _echo_consistency(problems: list[str]) -> None:
-    for problem in problems:
-        echo(f"CHANGED: {problem}", error=True)
+    for problem in problems[:_SHOWN]:
+        echo(f"CHANGED: {to_line(problem, 400)}", error=True)
+    if len(problems) > _SHOWN:
+        echo(f"... and {len(problems) - _SHOWN:,} more contradictions.", error=True)
     if not problems:
         echo(
             "Internally consistent: its digest fits and its parts do not contradict each other. Whether the "
@@ -92,19 +100,9 @@ def _echo_consistency(problems: list[str]) -> None:
         )
 
 
-def _echo_result(result: Any, problems: list[str]) -> None:
-    for problem in problems:
-        echo(f"CHANGED: {problem}", error=True)
-    for name, same in result.columns.items():
-        if not same:
-            echo(f"DIFFERS: the column {to_line(name)} is not the recorded one.", error=True)
-    for line in str(result).splitlines()[len(result.problems) :]:
-        echo(to_line(line, 400))
-    told = [one for one in result.differences if one.state != "within tolerance"]
-    for one in told[:_SHOWN]:
-        place, recorded, computed = map(to_line, (one.place, one.recorded, one.computed))
-        echo(f"DIFFERS: {place}: {recorded} in the record, {computed} now.", error=True)
-    if len(told) > _SHOWN:
-        echo(f"... and {len(told) - _SHOWN:,} more.", error=True)
-    if not problems and result.code == 0:
-        echo("Verified: the rows give the recorded numbers.", style="bold")
+def _echo_result(result: Any) -> None:
+    *lines, verdict = result.lines()
+    for line in lines:
+        wrong = line.startswith(("CHANGED", "DIFFERS", "WORDS", "..."))
+        echo(to_line(line, 400), error=wrong)
+    echo(verdict, style="bold", error=result.code != 0)
