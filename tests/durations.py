@@ -129,7 +129,8 @@ class Clock:
     def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> Iterator[Any]:
         """Send the time along with the last report of a test, also from a worker of pytest-xdist."""
         report = yield
-        if call.when == "teardown":
+        # Without what is torn down: that of a fixture for many tests would count for the last of them.
+        if call.when == "call" or (call.when == "setup" and not report.passed):
             report.user_properties.append(("cpu", item.stash[_CPU]()))
         return report
 

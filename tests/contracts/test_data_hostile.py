@@ -326,7 +326,7 @@ def test_a_matrix_is_sound_or_refused(x):
 def test_a_vector_is_sound_or_refused(x):
     result = outcome(lambda: to_vector(x, name="y"), ["y"])
     assert result is None or is_sound(result, 1)
-    matrix = outcome(lambda: to_matrix(x), ["X"])
+    matrix = outcome(lambda: to_matrix(x, name="z"), ["z"])
     if result is not None:
         assert matrix.tolist() == [[v] for v in result.tolist()]
     else:
