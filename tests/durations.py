@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import resource
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -25,7 +29,7 @@ FAST = 1.0  # seconds: what a test of the fast run took at most when it was meas
 TOO_LONG = 3.0  # seconds: a test of the fast run that takes longer fails the run
 DEAR = 60.0  # seconds: what the tests of always.txt may take together
 
-# Imported before the first test of a fast run.
+# Imported before the first test that is measured.
 LIBRARIES = (
     "torch",
     "sklearn.ensemble",
@@ -74,6 +78,28 @@ def write_durations(measured: dict[str, float], path: Path = STORED) -> None:
     path.write_text(json.dumps(by_file, indent=0, ensure_ascii=False) + "\n")
 
 
+def measure_again(times: dict[str, float], root: Path) -> dict[str, float]:
+    """Return the tests that take too long alone as well: beside others one can take three times as long."""
+    if not times:
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "durations.json"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--write-durations",
+            str(path),
+        ]
+        environment = {name: value for name, value in os.environ.items() if "XDIST" not in name}
+        subprocess.run([*command, *times], cwd=root, env=environment, capture_output=True)
+        again = read_durations(path)
+    return {name: again[name] for name in times if again.get(name, 0.0) > TOO_LONG}
+
+
 def get_cpu_seconds() -> float:
     """Return the processor's seconds of this process and of those that it has waited for."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -89,8 +115,8 @@ class Clock:
         self.inside = 0.0  # what shared fixtures took within the test that runs now
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Import what many tests import, so that none of a fast run seems to take as long as that."""
-        if session.config.getoption("fast"):
+        """Import what many tests import, so that none of them seems to take as long as that."""
+        if session.config.getoption("fast") or session.config.getoption("write_durations"):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 for name in LIBRARIES:
@@ -158,6 +184,7 @@ class Durations:
         self.measured: dict[str, float] = {}
         self.failed: set[str] = set()
         self.skipped: set[str] = set()
+        self.too_long: dict[str, float] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the time of one test."""
@@ -169,9 +196,8 @@ class Durations:
             if name == "cpu":
                 self.measured[report.nodeid] = value
 
-    @property
-    def too_long(self) -> dict[str, float]:
-        """The tests of a fast run that take too long, with their seconds."""
+    def find_too_long(self) -> dict[str, float]:
+        """Return the tests of a fast run that take too long, with their seconds."""
         if not self.fast:
             return {}
         return {
@@ -197,6 +223,7 @@ class Durations:
             write_durations(passed, Path(self.path))
         if self.outcomes:
             Path(self.outcomes).write_text(json.dumps(self.count_by_file()))
+        self.too_long = measure_again(self.find_too_long(), session.config.rootpath)
         if self.too_long and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -18,6 +18,16 @@ def test_it():
         pass
 """
 
+FIRST = """
+import pathlib
+
+def first():
+    path = pathlib.Path("mark")
+    new = not path.exists()
+    path.touch()
+    return new
+"""
+
 
 def run(folder, *options):
     """Run pytest with the plugin in a folder of its own; return its exit code and its output."""
@@ -38,6 +48,14 @@ def test_a_test_that_is_not_stored_counts_as_fast_and_fails_the_run_by_name_if_i
     counts = json.loads((tmp_path / "outcomes.json").read_text())
     assert [counts[name]["passed"] for name in ("test_quick.py", "test_slow.py")] == [1, 1]
     assert run(tmp_path)[0] == 0  # all tests may take what they take
+
+
+def test_a_test_that_is_slow_only_beside_others_does_not_fail_the_run(tmp_path):
+    seconds = f"{durations.TOO_LONG + 0.1} * first()"
+    (tmp_path / "test_once.py").write_text(FIRST + SPIN.format(seconds=seconds))
+    code, text = run(tmp_path, "--fast")
+    assert code == 0
+    assert "TOO LONG" not in text
 
 
 def test_times_are_stored_for_tests_of_more_than_a_second_only(tmp_path):
