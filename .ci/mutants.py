@@ -42,7 +42,7 @@ MUTANTS = {
         "tests/oracles/test_independence.py tests/contracts/test_inference.py",
     ),
     "rows of another number are paired": Mutant(
-        "data/_alignment.py", "if n != n_rows:", "if n < n_rows:", "tests/contracts/test_data_hostile.py"
+        "data/_alignment.py", "if n != n_rows:", "if n < n_rows:", "tests/contracts/test_data.py"
     ),
     "numbers of single rows are shown": Mutant(
         "auditing/_privacy.py",

@@ -361,6 +361,20 @@ def test_a_wrong_number_of_rows_names_both_arguments():
     refuses(lambda: to_weights([1.0], n_rows=2, rows_of="Z"), "sample_weight", "2 rows like 'Z'", "1")
 
 
+def test_columns_of_more_rows_are_refused_like_those_of_fewer():
+    for convert, name in (
+        (to_vector, "y"),
+        (to_weights, "sample_weight"),
+        (to_sensitive, "sensitive_features"),
+    ):
+        refuses(
+            lambda convert=convert: convert([1.0, 2.0, 3.0], n_rows=2, rows_of="Z"),
+            name,
+            "2 rows like 'Z'",
+            "3",
+        )
+
+
 def test_a_vector_has_one_column():
     refuses(lambda: to_vector([[1.0, 2.0]]), "y", "single column", "2", "Choose")
     refuses(lambda: split_labels(pl.DataFrame({"a": [1], "b": [2]})), "y", "single column", "2", "Choose")
