@@ -38,6 +38,7 @@ OTHERS = {
     "auc": "statistics.auc",
     "conditional": "statistics.conditional",
     "gaps": "statistics.gaps",
+    "gold": "gold",
     "levels": "statistics.levels",
     "peers": "statistics.peers",
     "persons": "statistics.persons",

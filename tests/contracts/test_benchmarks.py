@@ -1,6 +1,7 @@
 """Commands of the benchmarks, what they may import, and the mutants that they make."""
 
 import ast
+import math
 import re
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 
 import benchmarks
 from benchmarks import __main__ as command_line
+from benchmarks import gold
+from benchmarks._simulate import rng
 from benchmarks.speed import audits
 from benchmarks.statistics import mutants
 
@@ -86,3 +89,44 @@ def test_medians_of_audits_stand_beside_their_targets():
     rows = {row["what"]: row for row in audits.summarise(runs)}
     row = rows["20,000 rows, 1 attribute"]
     assert (row["seconds"], row["over_torch"], row["targets"]) == (6.0, 3.0, {"seconds": 5.0})
+
+
+def test_the_digest_of_a_gold_case_is_that_of_its_columns_and_options():
+    first, again = (gold.CASES["binary outcome"](rng("gold", "binary outcome")) for _ in range(2))
+    assert gold.digest(first) == gold.digest(again)
+    others = [{**first, "thresholds": (0.6,)}, {**first, "y_true": 1 - first["y_true"]}]
+    assert len({gold.digest(data) for data in (first, *others)}) == 3
+
+
+def test_a_comparison_names_what_differs_beyond_the_tolerance_and_nothing_else():
+    gap = {"estimate": 0.1, "low": 0.08, "high": 0.12}
+    curve = {"points": [20, 30, 40], "mean": [0.2, 0.5, 0.3]}
+    old = {"age": {"test": {"method": "permutation", "pvalue": 0}, "gap": gap, "curve": curve}}
+    assert gold.differences(old, old, 0.0) == []
+    assert gold.differences({"ratio": 2e-16}, {"ratio": 0}, 0.0) == []
+    lost = gold.differences({"ends": [1, math.nan]}, {"ends": [math.nan, math.nan]}, 0.5)
+    assert [row[:4] for row in lost] == [("ends [0 of 2]", "1", "nan", math.inf)]
+    near = {**gap, "estimate": 0.1000999, "low": 0.07992001}
+    new = {"age": {**old["age"], "gap": near, "curve": {**curve, "mean": [0.2, 0.4996, 0.3]}}}
+    assert gold.differences(old, new, 1e-3) == []
+    names = [row.quantity for row in gold.differences(old, new, 9e-4)]
+    assert names == ["age: gap: estimate", "age: gap: low"]
+    far = {
+        "test": {"method": "table", "pvalue": 0.001},
+        "gap": {"estimate": 0.11, "low": 0.08, "chance": 0.02},
+        "curve": {"points": [20, 30], "mean": [0.2, 0.5, 0.4]},
+    }
+    assert [row[:4] for row in gold.differences(old, {"age": far}, 1e-3)] == [
+        ("age: test: method", "permutation", "table", math.inf),
+        ("age: test: pvalue", "0", "0.001", math.inf),
+        ("age: gap: estimate", "0.1", "0.11", pytest.approx(0.1)),
+        ("age: gap: high", "0.12", "-", math.inf),
+        ("age: curve: points", "3 numbers", "2 numbers", math.inf),
+        ("age: curve: mean [2 of 3]", "0.3", "0.4", pytest.approx(0.2)),
+        ("age: gap: chance", "-", "0.02", math.inf),
+    ]
+    estimate = gold.differences(old, {"age": far}, 1e-3)[2]
+    assert estimate.width == pytest.approx(0.25)
+    assert gold.table_of([estimate]).splitlines()[1].split() == (
+        ["age:", "gap:", "estimate", "0.1", "0.11", "10.00%", "25.00%"]
+    )
