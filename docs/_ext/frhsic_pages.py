@@ -17,6 +17,7 @@ PACKAGES = (
     "report",
     "inference",
     "inference.bounds",
+    "table",
     "dependence",
     "kernels",
     "penalty",

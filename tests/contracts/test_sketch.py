@@ -706,7 +706,7 @@ def test_the_interval_and_the_test_of_all_stored_rows_are_those_of_the_rows(monk
     measure = HSIC(Gaussian(0.2), Gaussian(1.0), normalized=True)
     of_rows = confidence_interval(z, s, dependence=measure, random_state=0)
     of_sketch = confidence_interval(sketch, random_state=0)
-    assert of_sketch.estimate == pytest.approx(of_rows.estimate, rel=1e-6)
+    assert of_sketch.estimate == pytest.approx(of_rows.estimate, rel=1e-4)  # that of rows is of their table
     for end in ("low", "high"):  # Student's law of twenty groups instead of the normal one
         assert getattr(of_sketch, end) == pytest.approx(getattr(of_rows, end), rel=0.25)
     g = torch.Generator().manual_seed(0)

@@ -9,7 +9,6 @@ from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import DistanceCovariance
 from frhsic.dependence.dcov import Labels, Line, centred_diagonal, centred_products
 from frhsic.inference import _embedding
-from frhsic.inference._embedding import embedding
 from frhsic.kernels import Gaussian, Linear
 from frhsic.numerics._products import pair_rows
 
@@ -21,9 +20,11 @@ def sample(n, d=3, seed=0):
 
 
 def found(z, s, measure, w=None):
+    """Return the embedding of rows; that of a table of one score and one column is in test_table.py."""
     z, s = torch.tensor(z), s if isinstance(s, Sensitive) else Sensitive.of(torch.tensor(s))
     w = None if w is None else torch.tensor(w / w.sum())
-    return embedding(z, s, measure, torch.Generator().manual_seed(0), w)
+    kernels = measure.kernel_z, measure._kernel_s(s)
+    return _embedding._embed(z, s, kernels, torch.Generator().manual_seed(0), w, None)
 
 
 def test_with_linear_kernels_everything_is_an_explicit_covariance_matrix():

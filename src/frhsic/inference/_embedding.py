@@ -35,11 +35,13 @@ from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence, DistanceCovariance
 from frhsic.dependence.dcov import centred_diagonal, centred_products, is_sortable, sortable
 from frhsic.inference._strata import size_classes, some_rows
+from frhsic.inference._table import TableEmbedding, has_table, table_of
 from frhsic.kernels import Kernel
 from frhsic.kernels.documents import describe_kernel, has_document
 from frhsic.numerics._centering import centred_by
 from frhsic.numerics._lowrank import blocks, complete_map, feature_map
 from frhsic.numerics._products import Rows, pair_rows
+from frhsic.table import Law
 
 # Features are used above the first number of rows, up to so many of them if they are to be all; pairs of rows
 # are never looked at above the second, and rows are sorted up to the third.
@@ -53,7 +55,7 @@ _PAIRS_AT_ONCE = 1_000_000
 
 Kernels = tuple[Kernel, Kernel]
 Pair = tuple[Tensor, Tensor]
-_kept: ContextVar[dict[Any, tuple[Embedding, Tensor, Any]] | None] = ContextVar("kept", default=None)
+_kept: ContextVar[dict[Any, Any] | None] = ContextVar("kept", default=None)
 
 
 @contextlib.contextmanager
@@ -170,7 +172,7 @@ def embedding(
     generator: torch.Generator,
     w: Tensor | None = None,
     groups: Tensor | None = None,
-) -> Embedding:
+) -> Embedding | TableEmbedding:
     """Return the embedding under the kernels of a measure, bound on these rows.
 
     Within :func:`keep_embeddings` one that was computed before is returned.
@@ -186,7 +188,7 @@ def embedding(
         raise ArgumentError("dependence", must, repr(measure.reference), fix)
     kept, kernels = _kept.get(), (measure.kernel_z, measure._kernel_s(s))
     if kept is None or not all(map(has_document, kernels)):
-        return _embed(z, s, kernels, generator, w, groups)
+        return _from_table_or_rows(z, s, kernels, generator, w, groups)
     tensors = z, s.values, w, groups
     key = (
         tuple(None if x is None else (x.data_ptr(), x.shape, x.stride()) for x in tensors),
@@ -195,10 +197,37 @@ def embedding(
     )
     if key not in kept:
         # The tensors are kept too: while they live, no other one has their address.
-        kept[key] = _embed(z, s, kernels, generator, w, groups), generator.get_state(), tensors
+        new = _from_table_or_rows(z, s, kernels, generator, w, groups)
+        kept[key] = new, generator.get_state(), tensors
     found, state, _ = kept[key]
     generator.set_state(state)
-    return found
+    embedded: Embedding | TableEmbedding = found
+    return embedded
+
+
+def _from_table_or_rows(
+    z: Tensor,
+    s: Sensitive,
+    kernels: Kernels,
+    generator: torch.Generator,
+    w: Tensor | None,
+    groups: Tensor | None,
+) -> Embedding | TableEmbedding:
+    if has_table(z, s, groups):
+        return TableEmbedding.of(_find_law(z, s, w), kernels, z, s)
+    return _embed(z, s, kernels, generator, w, groups)
+
+
+def _find_law(z: Tensor, s: Sensitive, w: Tensor | None) -> Law:
+    """Return the law of a table of these rows, counted once within :func:`keep_embeddings`."""
+    kept, tensors = _kept.get(), (z, s.values, w)
+    if kept is None:
+        return table_of(z, s, w).law()
+    key = ("law", *(None if x is None else (x.data_ptr(), x.shape, x.stride()) for x in tensors))
+    if key not in kept:
+        kept[key] = table_of(z, s, w).law(), tensors
+    law: Law = kept[key][0]
+    return law
 
 
 def _embed(

@@ -13,6 +13,7 @@ from frhsic.dependence import HSIC, DistanceCovariance
 from frhsic.inference._embedding import Embedding, as_hsic, embedding
 from frhsic.inference._question import IntervalOptions, Observations
 from frhsic.inference._results import Interval
+from frhsic.inference._table import TableEmbedding
 from frhsic.inference.bounds import population_bound
 from frhsic.numerics._numeric import signed_root
 from frhsic.numerics._permutations import random_orders
@@ -25,6 +26,7 @@ _MARGIN = 1.5
 # Draws of the estimate under independence: permutations up to so many rows (of distances, which have no thin
 # factor and cost n^2 each, up to the second number), the limit of their law above.
 CHANCE_DRAWS, _CHANCE_ROWS, _CHANCE_DISTANCES = 199, 1_024, 512
+_LIMIT_DRAWS = 1_999  # of the limit, which cost no rows
 
 
 def kernel_interval(
@@ -52,7 +54,7 @@ def kernel_interval(
         bound = HSIC(kernel_z, kernel_s, estimator="unbiased")
         draws = bound.permuted(z, s, random_orders(n, CHANCE_DRAWS, options.generator)) / size
     elif options.chance:
-        draws = found.by_chance(CHANCE_DRAWS, options.generator) / size
+        draws = found.by_chance(_LIMIT_DRAWS, options.generator) / size
     return hsic_interval(
         measure,
         options,
@@ -137,7 +139,7 @@ def kernel_words(measure: HSIC | DistanceCovariance) -> str:
     return f"root of {name}" if measure.root else name
 
 
-def group_notes(rows: Embedding | Observations) -> tuple[str, ...]:
+def group_notes(rows: Embedding | TableEmbedding | Observations) -> tuple[str, ...]:
     """Return what n counts where rows come in groups."""
     return () if rows.groups is None else (f"n counts groups, of {len(rows):,} rows.",)
 

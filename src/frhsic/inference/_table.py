@@ -1,0 +1,133 @@
+"""Rows of one score and one sensitive column as a table of counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from frhsic.data import Sensitive
+from frhsic.kernels import Gaussian, Kernel
+from frhsic.table import KernelErrors, Labels, Law, ScoreTable, Side, median_distance
+
+# Of the range of a column, for the derivative of a kernel.
+_STEP = 1e-6
+
+
+def table_of(z: Tensor, s: Sensitive, w: Tensor | None, label: Tensor | None = None) -> ScoreTable:
+    """Return the table of rows of one score ``(n, 1)`` and sensitive columns, by codes of an outcome."""
+    known = s.categories or (None,) * len(s.names)
+    columns = [
+        _labels(x, None if labels is None else len(labels)) if kind == "categorical" else x.numpy()
+        for x, kind, labels in zip(s.values.T, s.kinds, known, strict=True)
+    ]
+    return ScoreTable.from_rows(
+        z[:, 0].numpy(),
+        columns,
+        outcome=None if label is None else _labels(label, None),
+        sample_weight=None if w is None else w.numpy(),
+        names=s.names,
+    )
+
+
+def _labels(codes: Tensor, count: int | None) -> Labels:
+    count = int(codes.max()) + 1 if count is None else count
+    return Labels(codes.numpy().astype(np.int64), tuple(f"{code}" for code in range(count)))
+
+
+def has_table(z: Tensor, s: Sensitive, groups: Tensor | None) -> bool:
+    """Return whether rows are a score and one sensitive column, each row a person of its own."""
+    return z.shape[1] == 1 and len(s.names) == 1 and groups is None
+
+
+@dataclass(frozen=True, eq=False)
+class TableEmbedding:
+    """What inference needs of the cross-covariance of a score and S, from the law of a table.
+
+    It answers what :class:`~frhsic.inference._embedding.Embedding` answers.
+    """
+
+    law: Law
+    found: KernelErrors
+    notes: tuple[str, ...] = ()
+    groups: None = None
+
+    @classmethod
+    def of(cls, law: Law, rules: tuple[Kernel, Kernel], z: Tensor, s: Sensitive) -> TableEmbedding:
+        """Return the embedding under two kernels; scales that are rules are those of the table."""
+        sides = [
+            (rules[1], s.values, law.s[:, 0], law.rows.sum(axis=1), law.p),
+            (rules[0], z, law.z, law.rows.sum(axis=0), law.q),
+        ]
+        grams = []
+        for rule, x, cells, rows, share in sides:
+            kernel = rule
+            if isinstance(rule, Gaussian) and rule.bandwidth == "median" and rule.whiten is False:
+                kernel = replace(rule, bandwidth=median_distance(cells, rows))
+            grams.append(_side(kernel.bind(x), torch.from_numpy(cells)[:, None], share))
+        return cls(law, KernelErrors(law, grams[0], grams[1]))
+
+    def __len__(self) -> int:
+        return round(self.law.n)
+
+    @property
+    def rows(self) -> float:
+        """The number of equally weighted rows that would be as precise, 1 / sum_i w_i^2."""
+        return self.law.effective_rows
+
+    @property
+    def units(self) -> int:
+        """The number of independent units."""
+        return len(self)
+
+    @property
+    def length(self) -> float:
+        """|C^|, the root of the biased HSIC."""
+        return max(self.found.value.biased[0], 0.0) ** 0.5
+
+    @property
+    def eigenvalues(self) -> Tensor:
+        """Of the error of C^, times the number of rows; largest first."""
+        return torch.from_numpy(len(self) * self.found.spectrum[0])
+
+    @property
+    def rest(self) -> float:
+        """The part of their sum that they leave out."""
+        return len(self) * self.found.spectrum[1]
+
+    def unbiased(self) -> tuple[float, float, float]:
+        """Return the debiased forms of HSIC(Z, S), HSIC(Z, Z) and HSIC(S, S)."""
+        return self.found.value.unbiased
+
+    def size(self, normalized: bool) -> float:
+        """Return what HSIC is divided by: the root of HSIC(Z, Z) HSIC(S, S), or one."""
+        return self.found.size(normalized)
+
+    def standard_error(self, normalized: bool) -> float:
+        """Return the first-order standard error of the debiased form."""
+        return self.found.standard_error(normalized)
+
+    def errors(self, n_draws: int, generator: torch.Generator) -> Tensor:
+        """Return draws of |C^ - C|, shape ``(n_draws,)``."""
+        return torch.from_numpy(self.found.errors(n_draws, rng_of(generator)))
+
+    def by_chance(self, n_draws: int, generator: torch.Generator) -> Tensor:
+        """Return draws of the debiased form under independence, in their limit, shape ``(n_draws,)``."""
+        return torch.from_numpy(self.found.by_chance(n_draws, rng_of(generator)))
+
+
+def _side(kernel: Kernel, at: Tensor, share: NDArray[np.float64]) -> Side:
+    """Return a bound kernel between cells, with its derivative by differences."""
+    gram, step = kernel.gram(at, at).numpy(), _STEP * float(at.max() - at.min())
+    if kernel.by_equality or step == 0.0:
+        return Side(gram, share)
+    slope = (kernel.gram(at + step, at) - kernel.gram(at - step, at)) / (2.0 * step)
+    return Side(gram, share, slope.numpy())
+
+
+def rng_of(generator: torch.Generator) -> np.random.Generator:
+    """Return a generator of NumPy with a seed drawn from one of torch."""
+    return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))

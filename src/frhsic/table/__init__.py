@@ -1,0 +1,13 @@
+"""The audit of a score as a function of one small table of counts."""
+
+from frhsic.table._axis import Axis
+from frhsic.table._kernel_errors import KernelErrors as KernelErrors
+from frhsic.table._kernels import Side as Side
+from frhsic.table._kernels import median_distance as median_distance
+from frhsic.table._null import TableTest as TableTest
+from frhsic.table._null import independence as independence
+from frhsic.table._table import Labels as Labels
+from frhsic.table._table import Law as Law
+from frhsic.table._table import ScoreTable
+
+__all__ = ["Axis", "ScoreTable"]

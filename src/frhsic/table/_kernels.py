@@ -1,0 +1,121 @@
+"""Kernels between cells: Gram matrices, bandwidths by rule, and what centring leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from frhsic.table._axis import Floats
+from frhsic.table._table import Law
+
+
+def median_distance(x: Floats, rows: Floats) -> float:
+    """Return the lower median of the distances between two different rows, of cells at x with so many rows.
+
+    When half of the pairs coincide it is the median of the others; when all do, 1. Weights do not count: the
+    rule is about rows, and a function of the margin of x alone.
+    """
+    order = np.argsort(x, kind="stable")
+    x, c = x[order], rows[order]
+    i, j = np.triu_indices(len(x), 1)
+    distances, pairs = x[j] - x[i], c[i] * c[j]
+    apart = distances > 0
+    distances, pairs = distances[apart], pairs[apart]
+    if not len(distances):
+        return 1.0
+    total = 0.5 * c.sum() * (c.sum() - 1.0)
+    rank = np.argsort(distances, kind="stable")
+    upto = np.cumsum(pairs[rank])
+    together = total - upto[-1]
+    # The lower median of N numbers is the one of rank (N - 1) // 2, from zero on.
+    wanted = np.floor((total - 1.0) / 2.0) - together
+    if wanted < 0:
+        wanted = np.floor((upto[-1] - 1.0) / 2.0)
+    return float(distances[rank][min(np.searchsorted(upto, wanted, side="right"), len(upto) - 1)])
+
+
+def gaussian(x: Floats, sigma: float) -> Floats:
+    """Return exp(-(x_i - x_j)^2 / 2 sigma^2)."""
+    return np.asarray(np.exp(-0.5 * ((x[:, None] - x[None]) / sigma) ** 2))
+
+
+def gram_s(law: Law, bandwidths: Sequence[float]) -> Floats:
+    """Return the kernel on cells of S: Gaussian on each column of numbers, equality on each of labels."""
+    K = np.ones((len(law.s), len(law.s)))
+    for column, number, sigma in zip(law.s.T, law.numbers, bandwidths, strict=True):
+        K *= gaussian(column, sigma) if number else column[:, None] == column[None]
+    return K
+
+
+class Bandwidths(NamedTuple):
+    """Of the score, and of each column of S; 1 for labels."""
+
+    z: float
+    s: tuple[float, ...]
+
+    @classmethod
+    def of(cls, law: Law) -> Bandwidths:
+        """Return the median distances of a law: functions of one margin each."""
+        rows_s, rows_z = law.rows.sum(axis=1), law.rows.sum(axis=0)
+        pairs = zip(law.s.T, law.numbers, strict=True)
+        s = (median_distance(*_gather(x, rows_s)) if number else 1.0 for x, number in pairs)
+        return cls(median_distance(law.z, rows_z), tuple(s))
+
+    def times(self, z: float, s: float) -> Bandwidths:
+        """Return multiples."""
+        return Bandwidths(z * self.z, tuple(s * sigma for sigma in self.s))
+
+
+class Side:
+    """A kernel on the cells of one column with the shares of its margin: K~ = H K H', H = I - 1 w'.
+
+    ``slope`` is its derivative by the first argument, for rows that do not lie at the mean of their cell.
+    """
+
+    def __init__(self, gram: Floats, w: Floats, slope: Floats | None = None) -> None:
+        self.gram, self.w, self.slope = gram, w, slope
+
+    @classmethod
+    def gaussian(cls, x: Floats, sigma: float, w: Floats) -> Side:
+        """Return the side of a Gaussian kernel."""
+        gram = gaussian(x, sigma)
+        return cls(gram, w, -(x[:, None] - x[None]) / sigma**2 * gram)
+
+    @cached_property
+    def centred(self) -> Floats:
+        """K~ between cells."""
+        mean = self.gram @ self.w
+        return np.asarray(self.gram - mean[:, None] - mean[None] + self.w @ mean)
+
+    @cached_property
+    def centred_slope(self) -> Floats | None:
+        """The derivative of K~ by its first argument, but for what centring that argument adds."""
+        return None if self.slope is None else self.slope - (self.slope @ self.w)[:, None]
+
+    @property
+    def diagonal(self) -> Floats:
+        """K~(x, x) of a row in each cell."""
+        return np.diagonal(self.centred)
+
+
+def side_s(law: Law, bandwidths: Bandwidths) -> Side:
+    """Return the side of S under :func:`gram_s`."""
+    if len(bandwidths.s) == 1 and law.numbers[0]:
+        return Side.gaussian(law.s[:, 0], bandwidths.s[0], law.p)
+    return Side(gram_s(law, bandwidths.s), law.p)
+
+
+def energy(x: Floats, numbers: bool = True) -> Floats:
+    """Return the kernel of distance covariance, -|x_i - x_j| / 2; for labels half of their equality."""
+    if not numbers:
+        return 0.5 * np.asarray(x[:, None] == x[None], float)
+    return np.asarray(-0.5 * np.abs(x[:, None] - x[None]))
+
+
+def _gather(x: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """Return the different values of x with their rows."""
+    values, index = np.unique(x, return_inverse=True)
+    return values, np.bincount(index, rows).astype(float)
