@@ -1,0 +1,424 @@
+"""Sharp estimates and confidence limits of gaps, from one table and its errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtri
+
+from frhsic.table._axis import Floats
+from frhsic.table._errors import (
+    WIDTHS,
+    Folded,
+    FoldedEach,
+    Noise,
+    Rows,
+    Steps,
+    Values,
+    Witness,
+    choose_blindly,
+    invert_folded_mean,
+    merge_levels,
+    variances,
+)
+from frhsic.table._measures import coarse_cells, decision_gaps, mean_gap, rank_gap, score_gap
+from frhsic.table._table import Law, ScoreTable
+
+# Errors are taken of so many levels of the score.
+LEVELS = 128
+# With fewer rows of the rarer decision normal limits miss too often: exact binomial ones.
+FEW = 30.0
+_ROOT = math.sqrt(2.0 / math.pi)
+_NORMAL = "signs learned from earlier rows and valued on later ones; normal errors of the plug-in"
+_EXACT = "exact binomial limits"
+
+
+class Ends(NamedTuple):
+    """A gap and its two-sided confidence interval."""
+
+    estimate: float  # nearly without what chance adds; a lower bound on average
+    low: float
+    high: float
+    plug_in: float  # the gap of the rows themselves
+    chance: float  # its mean under independence
+    chance_high: float  # which 95 % of plug-ins under independence do not exceed
+    method: str
+    notes: tuple[str, ...] = ()
+
+
+class Limits(NamedTuple):
+    """Limits of a gap as functions of the chance that each fails."""
+
+    plug_in: float
+    estimate: float
+    lower: Callable[[float], float]
+    upper: Callable[[float], float]
+    chance: float
+    chance_high: float
+    method: str = _NORMAL
+    notes: tuple[str, ...] = ()
+
+    def ends(self, confidence: float = 0.95) -> Ends:
+        """Return the interval each end of which fails with half of 1 - confidence."""
+        tail = 0.5 * (1.0 - confidence)
+        low, high = self.lower(tail), self.upper(tail)
+        estimate = min(max(min(self.estimate, self.plug_in), low), high)
+        return Ends(estimate, low, high, self.plug_in, self.chance, self.chance_high, self.method, self.notes)
+
+    def times(self, factor: float) -> Limits:
+        """Return the limits of a multiple."""
+        return self._replace(
+            plug_in=factor * self.plug_in,
+            estimate=factor * self.estimate,
+            lower=lambda tail: factor * self.lower(tail),
+            upper=lambda tail: factor * self.upper(tail),
+            chance=factor * self.chance,
+            chance_high=factor * self.chance_high,
+        )
+
+    def pvalue(self, limit: float) -> float:
+        """Return the smallest tail at which the upper limit is below a limit: that the gap keeps it."""
+        low, high = 1e-6, 1.0 - 1e-6
+        if self.upper(high) >= limit:
+            return 1.0
+        if self.upper(low) < limit:
+            return low
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if self.upper(middle) < limit else (middle, high)
+        return high
+
+
+class Band(NamedTuple):
+    """The gap of decisions at many cut-offs, and a band that holds at all of them together."""
+
+    cutoffs: Floats  # (r,), the mean score of the last level that is not above
+    rates: Floats  # (r,), the share above
+    estimate: Floats
+    low: Floats
+    high: Floats
+    plug_in: Floats
+    chance: Floats
+
+
+class GapErrors:
+    """The limits of all gaps of one law: its rows are split, and its noise drawn, once.
+
+    Gaps are those of the cells of ``coarse_cells``; finer cells have a larger gap. With C_ir the covariance
+    of 1{cell i} and 1{score up to cut-off r}, each gap is a sum of w_r |C_ir|.
+
+    *Lower limit.* For any signs g the sum of w_r g_ir C_ir is at most the gap. V is its mean over all random
+    orders of the rows, of signs that are learned from the rows so far and valued on the next one, in closed
+    form (:class:`frhsic.table._errors.Witness`). V - z sd is the limit, and max(V, 0) the estimate.
+
+    *Upper limit.* With normal errors of deviation sigma_ir, E|C^_ir| = sigma_ir h(|C_ir| / sigma_ir) with
+    h(k) = E|k + N(0, 1)|, which is convex. So the mean of the plug-in is at least A h(gap / A) with
+    A = sum w_r sigma_ir, and the limit is A h^-1((plug-in n / (n - 1) + z sd) / A). sd is that of the plug-in
+    where C / sigma has the mean square that a gap of the limit's size has if it is the same everywhere.
+
+    Parameters
+    ----------
+    law : Law
+        Rows are independent. No rows are split: of persons with several rows, sums over persons would take
+        the place of the squares.
+    seed : int
+        Of the noise. :meth:`of` takes it from the digest of a table, so that one table gives one answer.
+    """
+
+    def __init__(self, law: Law, seed: int, levels: int = LEVELS) -> None:
+        self.law = law.merge(coarse_cells(law))
+        self.seed = seed
+        self.firsts = merge_levels(self.law.shares, self.law.z, levels)
+        self.rows = Rows.of(self.law, self.firsts)
+        self.n = 1.0 / float(self.law.squares.sum())
+        # Labels have no neighbours.
+        self.widths = WIDTHS if any(law.numbers) else WIDTHS[:1]
+
+    @classmethod
+    def of(cls, table: ScoreTable, label: int | None = None) -> GapErrors:
+        """Return the limits of a table, or of one label of its outcome: the same for the same table."""
+        return cls(table.law(label), int(table.digest[:15], 16))
+
+    def score_gap(self) -> Limits:
+        """Return the limits of the integral of D: w_r is the distance of neighbouring levels."""
+        if self._two_levels:
+            return self._only_cutoff.times(float(np.diff(self.law.z)[0]))
+        return self._limits(score_gap(self.law), np.diff(self.rows.z))
+
+    def rank_gap(self) -> Limits:
+        """Return the limits of the gap of mid-ranks: w_r = (q_r + q_r+1) / 2, of the margin q of the score.
+
+        The error of the weights counts: a row of level l adds half the sum of D at both cut-offs beside it.
+        """
+        if self._two_levels:
+            return self._only_cutoff.times(0.5)
+        q = self.rows.shares.sum(axis=0)
+        r = np.arange(len(q) - 1)
+        own = np.zeros((len(r), len(q)))
+        own[r, r] = own[r, r + 1] = 0.5
+        found = self._limits(rank_gap(self.law), 0.5 * (q[:-1] + q[1:]), own)
+        return _at_most(found, 1.0 / 3.0)
+
+    def mean_gap(self) -> Limits:
+        """Return the limits of E_S |E[f | S] - E[f]|: signs are of cells alone."""
+        if self._two_levels:
+            return self._only_cutoff.times(float(np.diff(self.law.z)[0]))
+        features, rows = Values(self.law.z), Rows(self.law.shares, self.law.squares, self.law.z)
+        return self._of(mean_gap(self.law), rows, features, np.ones(1))
+
+    def decision_gap(self, cutoff: int) -> Limits:
+        """Return the limits of D between levels ``cutoff`` and ``cutoff + 1``."""
+        firsts = np.array([0, cutoff + 1])
+        rows = Rows.of(self.law, firsts)
+        plug_in = float(decision_gaps(self.law)[cutoff])
+        few = self._few_rows(cutoff)
+        if min(few) < FEW:
+            return self._exact(plug_in, rows, few, np.add.reduceat(self.law.rows, firsts, axis=1))
+        return _at_most(self._of(plug_in, rows, Steps(), np.ones(1)), 0.5)
+
+    def worst(self) -> Limits:
+        """Return the limits of the largest D.
+
+        The cut-off at which signs are valued is learned with them, and an upper limit at every cut-off holds
+        at the one at which the gap is largest.
+        """
+        each = self._each
+        allowed = self._many
+        if not allowed.any():
+            plug_in = float(decision_gaps(self.law).max())
+            return Limits(
+                plug_in, 0.0, lambda _: 0.0, self._upper_of_few, math.nan, math.nan, _EXACT, (_FEW_NOTE,)
+            )
+        F = np.cumsum(self.rows.shares.sum(axis=0))[:-1][allowed]
+        values, deviations = (x[allowed] for x in self._value_each)
+        agreement = self._witness.agreement(self.rank_weights)[np.ix_(allowed, allowed)]
+        spread = deviations[:, None] * np.sqrt(_squared_correlations(F)) * agreement * deviations
+        value, deviation = (float(x[0]) for x in choose_blindly(values[None], spread[None]))
+        part = min(max(0.5 * value / deviation, 0.0), 1.0)
+        missed = max(0.0, float(decision_gaps(self.law).max() - each.plug_in.max()))
+
+        def upper(tail: float) -> float:
+            return min(
+                0.5,
+                max(float(self._upper_each(-ndtri(tail))[allowed].max()) + missed, self._upper_of_few(tail)),
+            )
+
+        draws = np.abs(self._noise.draws).sum(axis=1)[:, allowed].max(axis=1) * self._chance_ratio
+        return Limits(
+            plug_in=float(decision_gaps(self.law).max()),
+            estimate=max((1.0 - part) * value + part * float(values.max()), 0.0),
+            lower=lambda tail: max(value + float(ndtri(tail)) * deviation, 0.0),
+            upper=upper,
+            chance=float(draws.mean()),
+            chance_high=float(np.quantile(draws, 0.95)),
+        )
+
+    def at_all_cutoffs(self, confidence: float = 0.95) -> Band:
+        """Return D at up to 127 cut-offs with a band: both limits hold at all of them together.
+
+        The quantile is that of the largest of normal errors at the cut-offs with the squares of the
+        correlations that shares below two cut-offs have.
+        """
+        tail = 0.5 * (1.0 - confidence)
+        allowed, each = self._many, self._each
+        F = np.cumsum(self.rows.shares.sum(axis=0))[:-1]
+        q = largest_quantile(F[allowed], 0.9 * tail) if allowed.any() else 0.0
+        value, deviation = self._value_each
+        few = self._upper_of_few(0.05 * tail)
+        low = np.where(allowed, np.maximum(value - q * deviation, 0.0), 0.0)
+        high = np.where(allowed, np.minimum(self._upper_each(q), 0.5), few)
+        last = np.concatenate((self.firsts[1:], [len(self.law.z)])) - 1
+        chance = _ROOT * np.sqrt(variances(self.rows.independent, Steps())).sum(axis=0)
+        return Band(
+            self.law.z[last[:-1]], 1.0 - F, np.clip(value, low, high), low, high, each.plug_in, chance
+        )
+
+    @cached_property
+    def _witness(self) -> Witness:
+        return Witness(self._noise, self.n, self.widths)
+
+    @cached_property
+    def _value_each(self) -> tuple[Floats, Floats]:
+        return self._witness.value_each()
+
+    @cached_property
+    def _noise(self) -> Noise:
+        return Noise(self.rows, Steps(), self._generator)
+
+    @property
+    def _generator(self) -> np.random.Generator:
+        return np.random.default_rng([self.seed, 1])
+
+    @cached_property
+    def _each(self) -> FoldedEach:
+        return FoldedEach(self._noise)
+
+    @property
+    def rank_weights(self) -> Floats:
+        """The weights of the rank gap of merged levels."""
+        q = self.rows.shares.sum(axis=0)
+        return np.asarray(0.5 * (q[:-1] + q[1:]))
+
+    @property
+    def _two_levels(self) -> bool:
+        return len(self.law.z) == 2
+
+    @cached_property
+    def _only_cutoff(self) -> Limits:
+        return self.decision_gap(0)
+
+    def _few_rows(self, cutoff: int) -> tuple[float, float]:
+        """Return the effective rows up to a cut-off and above it."""
+        q, squares = self.law.q, self.law.squares.sum(axis=0)
+        below, above = slice(0, cutoff + 1), slice(cutoff + 1, None)
+        return tuple(float(q[x].sum() ** 2 / squares[x].sum()) for x in (below, above))  # type: ignore[return-value]
+
+    @cached_property
+    def _events(self) -> Floats:
+        """The effective rows of the rarer decision at each cut-off of the merged levels."""
+        q, squares = self.rows.shares.sum(axis=0), self.rows.squares.sum(axis=0)
+        below = np.cumsum(q)[:-1] ** 2 / np.cumsum(squares)[:-1]
+        above = np.cumsum(q[::-1])[:-1] ** 2 / np.cumsum(squares[::-1])[:-1]
+        return np.minimum(below, above[::-1])
+
+    @property
+    def _many(self) -> NDArray[np.bool_]:
+        """Whether a cut-off has enough rows on both sides."""
+        return np.asarray(self._events >= FEW)
+
+    def _upper_of_few(self, tail: float) -> float:
+        """Return a limit of D at all cut-offs with few rows on one side, 2 r (1 - r) for a share r."""
+        few = self._events[~self._many]
+        if not len(few):
+            return 0.0
+        return _largest_gap(_upper_share(float(few.max()), self.n, tail))
+
+    def _upper_each(self, q: float) -> Floats:
+        return _invert_each(self._each, q, self.n)
+
+    @cached_property
+    def _chance_ratio(self) -> float:
+        first = np.sqrt(variances(self.rows.independent, Steps())).sum()
+        return float(first / self._noise.sigma.sum())
+
+    def _limits(self, plug_in: float, weights: Floats, own: Floats | None = None) -> Limits:
+        return _join(plug_in, self._witness, Folded(self._noise, weights, own), self.n)
+
+    def _of(self, plug_in: float, rows: Rows, features: Steps | Values, weights: Floats) -> Limits:
+        noise = Noise(rows, features, self._generator)
+        return _join(plug_in, Witness(noise, self.n, self.widths), Folded(noise, weights), self.n)
+
+    def _exact(self, plug_in: float, rows: Rows, few: tuple[float, float], counts: Floats) -> Limits:
+        """Return limits of D at a cut-off with few rows on one side, from binomial laws alone.
+
+        With r the rarer share, D = r sum_i |pi_i - p_i| for the law pi of S among these rows. It is at most
+        2 r (1 - r), and at least 2 r (pi(A) - p(A)) for any cells A: those with too many of the rarer rows in
+        a random half of the rows, valued on the other. With weights the lower limit is zero.
+        """
+        rare = int(few[1] < few[0])
+        first = np.random.default_rng([self.seed, 2]).binomial(counts.astype(np.int64), 0.5)
+        second = counts - first
+        share = first / np.maximum(first.sum(axis=0), 1)
+        more = share[:, rare] > share[:, 1 - rare]
+        rows_in, rows_all = float(second[more].sum()), float(second.sum())
+        events_in, events_all = float(second[more, rare].sum()), float(second[:, rare].sum())
+        alike = np.allclose(rows.squares * counts.sum(), rows.shares)
+
+        def lower(tail: float) -> float:
+            if not alike or events_in == 0:
+                return 0.0
+            r = _lower_share(min(few), self.n, tail / 3.0)
+            pi = _lower_share(events_in, events_all, tail / 3.0)
+            return 2.0 * r * max(0.0, pi - _upper_share(rows_in, rows_all, tail / 3.0))
+
+        def upper(tail: float) -> float:
+            return _largest_gap(_upper_share(min(few), self.n, tail))
+
+        chance = _ROOT * float(np.sqrt(variances(rows.independent, Steps())).sum())
+        share_in = events_in / max(events_all, 1.0) - rows_in / max(rows_all, 1.0)
+        value = max(0.0, 2.0 * min(few) / self.n * share_in) if alike else 0.0
+        return Limits(plug_in, value, lower, upper, chance, math.nan, _EXACT, (_FEW_NOTE,))
+
+
+_FEW_NOTE = "Fewer than 30 rows of the rarer decision: the interval is exact, and too wide to tell much."
+
+
+def _join(plug_in: float, witness: Witness, folded: Folded, n: float) -> Limits:
+    value, deviation = witness.value(folded.weights, own=folded.own)
+    missed = max(0.0, plug_in - folded.plug_in)
+    independent = variances(witness.rows.independent, witness.features)
+    scale = float((np.sqrt(independent) @ folded.weights).sum())
+    chance = _ROOT * scale
+
+    def upper(tail: float) -> float:
+        return max(_invert(folded, -float(ndtri(tail)), n) + missed, 0.0)
+
+    return Limits(
+        plug_in=plug_in,
+        estimate=witness.estimate(folded.weights, value, deviation),
+        lower=lambda tail: max(value + float(ndtri(tail)) * deviation, 0.0),
+        upper=upper,
+        chance=chance,
+        chance_high=chance - float(ndtri(0.05)) * folded.deviation(0.0) * scale / folded.scale,
+    )
+
+
+# Rounds in which a limit and the deviation of the plug-in at a gap of its size are found together.
+_ROUNDS = 6
+
+
+def _invert(folded: Folded, q: float, n: float) -> float:
+    """Return A h^-1((plug-in n / (n - 1) + q sd) / A), with sd at C / sigma of the size of this gap."""
+    A, plug_in = folded.scale, folded.plug_in * n / (n - 1.0)
+    k = math.sqrt(folded.square)
+    for _ in range(_ROUNDS):
+        k = float(invert_folded_mean((plug_in + q * folded.deviation(k * k)) / A))
+    return A * k
+
+
+def _invert_each(each: FoldedEach, q: float, n: float) -> Floats:
+    """Return the same for each cut-off by itself."""
+    A, plug_in = each.scale, each.plug_in * n / (n - 1.0)
+    k = np.sqrt(each.square)
+    for _ in range(_ROUNDS):
+        k = invert_folded_mean((plug_in + q * each.deviation(k * k)) / A)
+    return np.asarray(A * k)
+
+
+def largest_quantile(F: Floats, tail: float, draws: int = 2_000) -> float:
+    """Return a quantile of the largest normal error, with correlations F (1 - F') / (F' (1 - F)), F <= F'."""
+    values, vectors = np.linalg.eigh(_squared_correlations(F))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    largest = (np.random.default_rng(0).standard_normal((draws, len(F))) @ root.T).max(axis=1)
+    return float(np.quantile(largest, 1.0 - tail))
+
+
+def _squared_correlations(F: Floats) -> Floats:
+    """Return the squared correlations of the shares up to two cut-offs."""
+    odds = F / (1.0 - F)
+    return np.asarray(np.minimum(odds[:, None], odds) / np.maximum(odds[:, None], odds))
+
+
+def _at_most(limits: Limits, most: float) -> Limits:
+    lower, upper = limits.lower, limits.upper
+    return limits._replace(
+        lower=lambda tail: min(lower(tail), most), upper=lambda tail: min(upper(tail), most)
+    )
+
+
+def _upper_share(events: float, n: float, tail: float) -> float:
+    """Return the limit of Clopper and Pearson for a share."""
+    return float(betaincinv(events + 1.0, n - events, 1.0 - tail)) if events < n else 1.0
+
+
+def _lower_share(events: float, n: float, tail: float) -> float:
+    return float(betaincinv(events, n - events + 1.0, tail)) if events > 0 else 0.0
+
+
+def _largest_gap(share: float) -> float:
+    return 2.0 * share * (1.0 - share) if share < 0.5 else 0.5
