@@ -58,6 +58,8 @@ OTHERS = {
     "postgres": "scale.postgres",
     "mutants": "statistics.mutants",
     "sketch": "statistics.sketch",
+    "table-test": "statistics.table_test",
+    "table-gaps": "statistics.table_gaps",
     "scale": "scale.sketching",
     "faults": "scale.faults",
     "national": "scale.national",

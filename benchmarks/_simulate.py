@@ -44,14 +44,14 @@ def draws_of(task: Task) -> range:
     return range(task["first"], task["first"] + task["draws"])
 
 
-def spread(runs: Runs, tasks: Sequence[Task], work: Work) -> None:
-    """Run the tasks that have no result yet in two processes of one thread each; keep each as it comes."""
+def spread(runs: Runs, tasks: Sequence[Task], work: Work, workers: int = WORKERS) -> None:
+    """Run the tasks that have no result yet in processes of one thread each; keep each as it comes."""
     missing = [task for task in tasks if runs.missing(**task)]
     if not missing:
         return
     os.environ["OMP_NUM_THREADS"] = "1"  # read by the workers when they load their libraries
     start = time.perf_counter()
-    with multiprocessing.get_context("spawn").Pool(WORKERS, initializer=_one_thread) as pool:
+    with multiprocessing.get_context("spawn").Pool(workers, initializer=_one_thread) as pool:
         for done, run in enumerate(pool.imap_unordered(partial(_worked, work), missing), 1):
             runs.add(**run)
             minutes = (time.perf_counter() - start) / 60.0
