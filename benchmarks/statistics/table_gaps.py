@@ -23,7 +23,7 @@ from frhsic.table._table import Law
 DRAWS, CHUNK, LEVELS = 500, 25, 64
 SIZES = (300, 2_000, 5_000, 20_000)
 # Today's intervals: few draws, they take seconds each.
-TODAY = {5_000: 6, 20_000: 3}
+TODAY = {5_000: 3, 20_000: 2}
 COMPARED = ("independent", "weak", "strong", "spread")
 AGES = np.arange(18.0, 90.0)
 MEASURES = ("score gap", "rank gap", "mean gap", "decisions .5", "decisions .95", "worst")

@@ -290,3 +290,10 @@ def test_windows_of_all_cells_have_finite_values():
     s = rng.integers(0, 5, 300).astype(float)
     found = GapErrors.of(table_of(np.round(rng.normal(size=300), 1), s))
     assert np.abs(found._witness.values).max() < 1.0
+
+
+def test_a_worst_gap_without_any_learned_sign_has_a_lower_limit_of_zero():
+    # In two cells of one row each a window is everything, and one that is chosen has no sign and no error.
+    found = GapErrors.of(table_of(np.array([0.1, 0.2] * 40), np.repeat([0.0, 1.0], 40)))
+    assert found.worst().ends().low == 0.0
+    assert errors.part_beyond_chance(0.0, 0.0) == 0.0

@@ -381,7 +381,7 @@ class Witness:
 
         The second is less far below a gap on average.
         """
-        part = min(max(0.5 * value / deviation, 0.0), 1.0) if deviation > 0 else 1.0
+        part = part_beyond_chance(value, deviation)
         return max(0.0, (1.0 - part) * value + part * float((self.shown @ weights).max()))
 
     def value_each(self) -> tuple[Floats, Floats]:
@@ -399,6 +399,11 @@ class Witness:
         g = (g - np.einsum("i,dir->dr", p, g)[:, None]) * np.sqrt(p)[:, None]
         g = g / np.maximum(np.sqrt(np.einsum("dir,dir->dr", g, g)), 1e-300)[:, None]
         return np.asarray(np.einsum("dir,dis->rs", g, g, optimize=True) / len(g))
+
+
+def part_beyond_chance(value: float, deviation: float) -> float:
+    """Return 0 for a value of zero or less, 1 from two deviations on, and between them in between."""
+    return min(max(value / (2.0 * deviation), 0.0), 1.0) if deviation > 0.0 else 0.0
 
 
 def choose_blindly(values: Floats, covariance: Floats) -> tuple[Floats, Floats]:

@@ -24,6 +24,7 @@ from frhsic.table._errors import (
     choose_blindly,
     invert_folded_mean,
     merge_levels,
+    part_beyond_chance,
     variances,
 )
 from frhsic.table._measures import coarse_cells, decision_gaps, mean_gap, rank_gap, score_gap
@@ -199,7 +200,7 @@ class GapErrors:
         agreement = self._witness.agreement(self.rank_weights)[np.ix_(allowed, allowed)]
         spread = deviations[:, None] * np.sqrt(_squared_correlations(F)) * agreement * deviations
         value, deviation = (float(x[0]) for x in choose_blindly(values[None], spread[None]))
-        part = min(max(0.5 * value / deviation, 0.0), 1.0)
+        part = part_beyond_chance(value, deviation)
         missed = max(0.0, float(decision_gaps(self.law).max() - each.plug_in.max()))
 
         def upper(tail: float) -> float:
