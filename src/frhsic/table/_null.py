@@ -189,15 +189,18 @@ class _Grid(NamedTuple):
             np.unique(np.concatenate(x)) for x in ([law.cells for law in laws], [law.levels for law in laws])
         )
         tables = np.zeros((3, len(laws), len(cells), len(levels)))
-        at_s, at_z = np.zeros((len(cells), laws[0].s.shape[1])), np.zeros(len(levels))
-        for label, law in enumerate(laws):
-            i, j = np.searchsorted(cells, law.cells), np.searchsorted(levels, law.levels)
+        places = [np.searchsorted(cells, law.cells) for law in laws]
+        heights = [np.searchsorted(levels, law.levels) for law in laws]
+        for label, (law, i, j) in enumerate(zip(laws, places, heights, strict=True)):
             for table, x in zip(tables, (law.rows, law.shares, law.squares), strict=True):
                 table[label][np.ix_(i, j)] = x
-            at_s[i] += law.rows.sum(axis=1)[:, None] * law.s
-            at_z[j] += law.rows.sum(axis=0) * (law.z_lows + 0.5 * law.z_widths if by_rows else law.z)
         rows = tables[0].sum(axis=0)
-        at_s, at_z = at_s / rows.sum(axis=1)[:, None], at_z / rows.sum(axis=0)
+        in_cells = np.concatenate([law.rows.sum(axis=1) for law in laws])
+        in_levels = np.concatenate([law.rows.sum(axis=0) for law in laws])
+        z = np.concatenate([law.z_lows + 0.5 * law.z_widths if by_rows else law.z for law in laws])
+        s = np.concatenate([law.s for law in laws])
+        at_s = np.stack([_means(x, in_cells, np.concatenate(places)) for x in s.T], axis=1)
+        at_z = _means(z, in_levels, np.concatenate(heights))
         cell = _merge_cells(at_s, laws[0].numbers, rows.sum(axis=1))
         m = int(cell.max()) + 1
         most = min(LEVELS, max(FEWEST_LEVELS, LARGEST_GRID // m))
@@ -253,7 +256,7 @@ def _codes(columns: NDArray[Any]) -> Integers:
 
 
 def _means(x: Floats, mass: Floats, code: Integers) -> Floats:
-    # Of one value the value itself, without rounding.
+    """Return the mean of x in each cell; of equal values that value, without rounding."""
     first = np.zeros(int(code.max()) + 1)
     first[code] = x
     return np.asarray(first + np.bincount(code, mass * (x - first[code])) / np.bincount(code, mass))
