@@ -8,6 +8,7 @@ import torch
 
 from frhsic.data import to_sensitive
 from frhsic.dependence import GDP, HSIC, DistanceCovariance, KernelHGR, ScoreGap
+from frhsic.inference import independence_test
 from frhsic.inference._embedding import _embed, embedding
 from frhsic.inference._table import TableEmbedding
 from frhsic.kernels import Gaussian, default_kernel
@@ -297,3 +298,12 @@ def test_rows_that_no_cell_holds_are_counted():
     )  # fmt: skip
     assert table.n == 1
     assert table.left_out == {"not a number": 2, "outside": 1}
+
+
+def test_many_columns_jointly_are_tested_by_rows():
+    rng = np.random.default_rng(0)
+    s = {f"c{j}": rng.normal(size=60) for j in range(8)}
+    result = independence_test(rng.normal(size=60), s, n_permutations=19, random_state=0)
+    assert result.exact
+    two = independence_test(rng.normal(size=60), {"a": s["c0"], "b": s["c1"]}, random_state=0)
+    assert two.exact

@@ -119,7 +119,8 @@ def test_the_wild_bootstrap_holds_its_level_at_200_rows():
     unweighted = lambda rng: (*thinned(rng)[:2], {})  # noqa: E731
     assert rejections(unweighted, 20) >= 10
     travelling = rejections(thinned, 60, weights_of_s=True)
-    assert travelling > stats.binom(60, ALPHA).ppf(1 - 5e-4)
+    # In a table a row has the mean weight of its cell, so less of the level is lost than with its own.
+    assert travelling > stats.binom(60, ALPHA).ppf(0.98)
 
 
 def test_the_wild_bootstrap_finds_a_dependence_of_the_weighted_law_alone():
@@ -160,7 +161,8 @@ def test_the_limit_agrees_with_permutations_on_the_same_rows(monkeypatch):
     for seed in range(8):
         rng = np.random.default_rng(seed)
         s = rng.normal(size=400)
-        z = 0.08 * s + rng.normal(size=400)
+        # One column would be tested from a table, which needs no limit.
+        z = np.stack([0.08 * s + rng.normal(size=400), rng.normal(size=400)], axis=1)
         real = independence_test(z, s, n_permutations=999, random_state=0)
         with monkeypatch.context() as patch:
             patch.setattr("frhsic.inference._tests.MANY_ROWS", 399)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,10 +12,12 @@ from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.kernels import Gaussian, Kernel
-from frhsic.table import KernelErrors, Labels, Law, ScoreTable, Side, median_distance
+from frhsic.table import JOINT_CELLS, KernelErrors, Labels, Law, ScoreTable, Side, median_distance
 
 # Of the range of a column, for the derivative of a kernel.
 _STEP = 1e-6
+# Cells of S in a table: more take too much memory beside 512 levels of the score.
+_MOST_CELLS = 16_384
 
 
 def table_of(z: Tensor, s: Sensitive, w: Tensor | None, label: Tensor | None = None) -> ScoreTable:
@@ -38,9 +41,17 @@ def _labels(codes: Tensor, count: int | None) -> Labels:
     return Labels(codes.numpy().astype(np.int64), tuple(f"{code}" for code in range(count)))
 
 
-def has_table(z: Tensor, s: Sensitive, groups: Tensor | None) -> bool:
-    """Return whether rows are a score and one sensitive column, each row a person of its own."""
-    return z.shape[1] == 1 and len(s.names) == 1 and groups is None
+def has_table(z: Tensor, s: Sensitive, groups: Tensor | None, *, joint: bool = False) -> bool:
+    """Return whether rows are a score and one sensitive column, each row a person of its own.
+
+    ``joint``: or several columns with not too many cells together.
+    """
+    if z.shape[1] != 1 or groups is not None or (len(s.names) > 1 and not joint):
+        return False
+    most = 1 if len(s.names) == 1 else 2 * JOINT_CELLS
+    kinds = zip(s.values.T, s.kinds, strict=True)
+    cells = [int(x.max()) + 1 if kind == "categorical" else most for x, kind in kinds]
+    return math.prod(cells) <= _MOST_CELLS
 
 
 @dataclass(frozen=True, eq=False)

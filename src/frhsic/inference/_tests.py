@@ -21,7 +21,7 @@ from frhsic.inference._question import MIN_GROUPS, Observations, check_permutati
 from frhsic.inference._results import TestResult
 from frhsic.inference._sketch_tests import sketch_test
 from frhsic.inference._strata import MIN_TEST_ROWS, Design, make_design
-from frhsic.inference._table import rng_of, table_of
+from frhsic.inference._table import has_table, rng_of, table_of
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
 from frhsic.table import independence
@@ -207,7 +207,7 @@ def _test(
     design: Design, dependence: Dependence | None, n_permutations: int, generator: torch.Generator
 ) -> TestResult:
     """Test by permutation or, where rows cannot be exchanged, by a bootstrap."""
-    if dependence is None and design.n_groups is None and design.strata[0].z.shape[1] == 1:
+    if dependence is None and has_table(design.z, design.s, design.strata[0].groups, joint=True):
         return _test_table(design, n_permutations, generator)
     shares = None
     z, s, notes = design.z, design.s, design.notes

@@ -6,6 +6,7 @@ from frhsic.table._kernels import Side as Side
 from frhsic.table._kernels import median_distance as median_distance
 from frhsic.table._null import TableTest as TableTest
 from frhsic.table._null import independence as independence
+from frhsic.table._table import JOINT_CELLS as JOINT_CELLS
 from frhsic.table._table import Labels as Labels
 from frhsic.table._table import Law as Law
 from frhsic.table._table import ScoreTable
