@@ -16,9 +16,7 @@ from scipy import stats
 from scipy.special import ndtr, ndtri
 
 from benchmarks._simulate import Array, Task, chunks, draws_of, opened, rng
-from frhsic.table import _measures as measures
-from frhsic.table._limits import GapErrors
-from frhsic.table._table import Law
+from frhsic.table import GapErrors, Law, coarse_cells, differences
 
 DRAWS, CHUNK, LEVELS = 500, 25, 64
 SIZES = (300, 2_000, 5_000, 20_000)
@@ -155,12 +153,12 @@ def sample(law: str, n: int, draw: int) -> Law:
 def truths(law: str, found: Law) -> tuple[dict[str, float], Array, dict[str, int]]:
     """Return the gaps of the population in the cells of a sample, D at all levels, and asked cut-offs."""
     P = population(law)
-    code = measures.coarse_cells(found)
+    code = coarse_cells(found)
     # A value that the sample has not belongs to the cell of the next one.
     nearest = np.minimum(np.searchsorted(found.cells, np.arange(len(P.s))), len(found.cells) - 1)
     merged = np.zeros((int(code.max()) + 1, len(P.z)))
     np.add.at(merged, code[nearest], P.shares)
-    C = measures.differences(merged)
+    C = differences(merged)
     D, q = np.abs(C).sum(axis=0), merged.sum(axis=0)
     F = np.cumsum(q)[:-1]
     at = {

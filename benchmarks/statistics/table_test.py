@@ -18,15 +18,7 @@ from scipy import special, stats
 
 from benchmarks._simulate import Array, Task, chunks, draws_of, opened, rng, spread
 from frhsic.data import to_sensitive
-from frhsic.inference._permutation import (
-    bandwidth_family,
-    combine,
-    limit_values,
-    permuted_values,
-    rank_pvalue,
-)
-from frhsic.inference._strata import Stratum
-from frhsic.inference._tests import MANY_ROWS
+from frhsic.inference import independence_test
 from frhsic.table import Law, ScoreTable, independence
 
 PARTS = ("level", "power", "labels", "speed")
@@ -284,10 +276,10 @@ def _rows_pvalue(rows: Rows, seed: int) -> float:
     """Return the p-value of the test that permutes rows, of many rows in its limit."""
     generator = torch.Generator().manual_seed(seed)
     z, s = torch.from_numpy(rows.z)[:, None], to_sensitive(rows.s)
-    measures, weights = bandwidth_family(z, s, generator)
-    draw = permuted_values if len(z) <= MANY_ROWS else limit_values
-    values = draw(measures, [Stratum(z, s, None, 1.0)], PERMUTATIONS, generator)
-    return rank_pvalue(combine(values, weights))
+    # A group for each row: rows are permuted, or their limit is drawn, as before there was a table.
+    each = np.arange(len(z))
+    found = independence_test(z, s, groups=each, n_permutations=PERMUTATIONS, random_state=generator)
+    return found.pvalue
 
 
 def summarise(runs: list[Task]) -> list[dict[str, Any]]:

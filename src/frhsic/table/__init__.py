@@ -4,6 +4,9 @@ from frhsic.table._axis import Axis
 from frhsic.table._kernel_errors import KernelErrors as KernelErrors
 from frhsic.table._kernels import Side as Side
 from frhsic.table._kernels import median_distance as median_distance
+from frhsic.table._limits import GapErrors as GapErrors
+from frhsic.table._measures import coarse_cells as coarse_cells
+from frhsic.table._measures import differences as differences
 from frhsic.table._null import TableTest as TableTest
 from frhsic.table._null import independence as independence
 from frhsic.table._table import JOINT_CELLS as JOINT_CELLS
