@@ -373,6 +373,12 @@ class Witness:
         everywhere = covariances_of(self.rows, self.features, a, more)
         doubtful = covariances_of(self.rows, self.features, a * self.doubts)
         covariance = (everywhere + FIRST / (1.0 - FIRST) * doubtful).mean(axis=0)
+        trust = (self._trust * weights).sum(axis=-1) / weights.sum()
+        if (trust < 0.95).any():
+            independent = covariances_of(self.rows.independent, self.features, a, more).mean(axis=0)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratio = independent / everywhere.mean(axis=0)
+            covariance = _widen(covariance, ratio, trust)
         value, deviation = choose_blindly((self.values @ weights)[None], covariance[None])
         return float(value[0]), float(deviation[0])
 
@@ -386,11 +392,27 @@ class Witness:
 
     def value_each(self) -> tuple[Floats, Floats]:
         """Return V of each cut-off by itself, and its deviation, (r,)."""
-        covariance = covariances_each(self.rows, self.signs)
-        covariance = covariance + FIRST / (1.0 - FIRST) * covariances_each(
+        everywhere = covariances_each(self.rows, self.signs)
+        covariance = everywhere + FIRST / (1.0 - FIRST) * covariances_each(
             self.rows, self.signs * self.doubts
         )
-        return choose_blindly(self.values.T, covariance.mean(axis=0))
+        independent = covariances_each(self.rows.independent, self.signs).mean(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = independent / everywhere.mean(axis=0)
+        wider = _widen(covariance.mean(axis=0), ratio, self._trust.T)
+        return choose_blindly(self.values.T, wider)
+
+    @cached_property
+    def _trust(self) -> Floats:
+        """How far variances of signed sums are trusted, (h, r): by the rows of the rarer sign.
+
+        A small group that has few of the rarer decisions by chance shows a small variance, too.
+        """
+        rows = self.rows
+        p = np.einsum("i,dhir->hr", rows.shares.sum(axis=1), self.signs > 0) / len(self.signs)
+        fewer = np.minimum(p, 1.0 - p)
+        skewness = self.features.moments(rows.shares.sum(axis=0))[1]
+        return np.asarray(fewer / (fewer + _SKEWED * rows.squares.sum() * skewness + 1e-300))
 
     def agreement(self, weights: Floats) -> Floats:
         """Return how far the signs at two cut-offs agree, (r, r): a correlation over cells."""
@@ -399,6 +421,18 @@ class Witness:
         g = (g - np.einsum("i,dir->dr", p, g)[:, None]) * np.sqrt(p)[:, None]
         g = g / np.maximum(np.sqrt(np.einsum("dir,dir->dr", g, g)), 1e-300)[:, None]
         return np.asarray(np.einsum("dir,dis->rs", g, g, optimize=True) / len(g))
+
+
+# A variance this much smaller than under independence is a dependence, and not chance.
+_MOST = 4.0
+
+
+def _widen(covariance: Floats, ratio: Floats, trust: Floats) -> Floats:
+    """Return covariances (..., h, h) with variances nearer to those under independence where not trusted."""
+    diagonal = np.diagonal(ratio, axis1=-2, axis2=-1)
+    larger = np.clip(np.nan_to_num(diagonal, nan=1.0, posinf=_MOST), 1.0, _MOST)
+    root = np.sqrt(larger ** (1.0 - trust))
+    return np.asarray(covariance * root[..., :, None] * root[..., None, :])
 
 
 def part_beyond_chance(value: float, deviation: float) -> float:
