@@ -60,7 +60,7 @@ SINCE_0_1_0 |= {"read_record", "verify", "render_frontier", "write_frontier"}
 SINCE_0_1_0 |= {"assert_gap_below", "log_audit"}
 SINCE_0_1_0 |= {"auc_curve", "plot_auc", "plot_error_rates"}
 SINCE_0_1_0 |= {"compare", "gap_change", "curve_change", "RecoveredVariance", "channel_bound"}
-SINCE_0_1_0 |= {"best_within_limit", "Axis", "ScoreTable"}
+SINCE_0_1_0 |= {"best_within_limit", "Axis", "ScoreTable", "RankGap"}
 
 
 def test_every_public_name_has_one_home_and_there_are_not_too_many():

@@ -23,7 +23,7 @@ inference.bounds.channel_bound inference.bounds.certify dependence.RecoveredVari
 inference.bounds.linear_complexity inference.bounds.network_complexity inference.bounds.sampled_complexity
 inference.bounds.uniform_bound inference.bounds.linear_complexity inference.bounds.certify
 dependence.HSIC dependence.DistanceCovariance dependence.GDP dependence.EIPM dependence.Dependence
-dependence.ScoreGap dependence.GDP inference.decision_gaps
+dependence.ScoreGap dependence.RankGap dependence.GDP inference.decision_gaps
 table.ScoreTable table.Axis inference.confidence_interval
 inference.auc_curve inference.conditional_curve report.plot_auc report.plot_error_rates auditing.audit
 inference.decision_gaps inference.region_test dependence.ScoreGap report.plot_decision_gaps

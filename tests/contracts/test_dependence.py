@@ -26,6 +26,7 @@ from frhsic.dependence import (
     DistanceCovariance,
     KernelHGR,
     MutualInformation,
+    RankGap,
     RecoveredVariance,
     ScoreGap,
 )
@@ -145,6 +146,7 @@ CASES = {
     "GDP range": Case(lambda: GDP(0.1, range_s=2.0)),
     "ScoreGap": Case(lambda: ScoreGap()),
     "ScoreGap smoothed": Case(lambda: ScoreGap(0.1)),
+    "RankGap": Case(lambda: RankGap()),
     "BinnedMMD": Case(lambda: BinnedMMD(3), kinds=ONE_COLUMN),
     "BinnedMMD gaussian": Case(
         lambda: BinnedMMD(3, binning="width", kernel_z=Gaussian(1.0)), kinds=ONE_COLUMN
@@ -602,6 +604,7 @@ WRONG = {
         {"weighting": "uniform"},
         {"n_grid": 1},
     ],
+    "RankGap": [],
     "ScoreGap": [{"bandwidth_s": -1.0}, {"cutoff": "most"}],
     "Adversary": [{"n_bins": 1}],
     "BinnedMMD": [{"n_bins": 1}, {"binning": "kmeans"}],
@@ -768,6 +771,7 @@ ARGUMENTS = {
         "n_grid": ({"bandwidth_s": 0.1, "weighting": "grid"}, 50, 7),
         "range_s": ({"bandwidth_s": 0.1}, None, 0.5),
     },
+    "RankGap": {},
     "ScoreGap": {"bandwidth_s": ({}, 0.1, 0.3), "cutoff": ({}, 0.0, "worst")},
     "BinnedMMD": {
         "n_bins": ({}, 3, 4),
@@ -860,6 +864,7 @@ SINGLE = {
     "GDP": lambda: GDP(),
     "GDP grid": lambda: GDP(0.1, weighting="grid"),
     "ScoreGap": lambda: ScoreGap(),
+    "RankGap": lambda: RankGap(),
     "BinnedMMD": lambda: BinnedMMD(),
     "MutualInformation": lambda: MutualInformation(),
 }

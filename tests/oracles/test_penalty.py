@@ -21,6 +21,7 @@ from frhsic.dependence import (
     DistanceCovariance,
     KernelHGR,
     MutualInformation,
+    RankGap,
     RecoveredVariance,
     ScoreGap,
 )
@@ -600,6 +601,7 @@ MEASURES = {
     "EIPM": [EIPM(), EIPM(Gaussian("scale-free", whiten=True), 0.3, anchors=9, root=False, range_s=2.0)],
     "GDP": [GDP(), GDP(0.3, weighting="grid", n_grid=20, range_s=3.0)],
     "Adversary": [Adversary(), Adversary((4, 3), n_bins=3)],
+    "RankGap": [RankGap()],
     "ScoreGap": [ScoreGap(), ScoreGap(0.3), ScoreGap(cutoff=0.1)],
     "BinnedMMD": [BinnedMMD(), BinnedMMD(3, binning="width", kernel_z=Gaussian())],
     "DistanceCovariance": [

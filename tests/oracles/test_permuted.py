@@ -15,6 +15,7 @@ from frhsic.dependence import (
     DistanceCovariance,
     KernelHGR,
     MutualInformation,
+    RankGap,
     RecoveredVariance,
     ScoreGap,
 )
@@ -135,6 +136,7 @@ OTHERS = {
         (lambda: Adversary(), (CONTINUOUS,)),
         (lambda: Adversary(n_bins=4), (CONTINUOUS, CATEGORICAL)),
     ],
+    "RankGap": [(lambda: RankGap(), ANY)],
     "ScoreGap": [(lambda: ScoreGap(), ANY), (lambda: ScoreGap(0.1), ANY)],
     "BinnedMMD": [
         (lambda: BinnedMMD(4), (CONTINUOUS, CATEGORICAL)),

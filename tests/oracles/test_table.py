@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from frhsic.data import to_sensitive
-from frhsic.dependence import GDP, HSIC, DistanceCovariance, KernelHGR, ScoreGap
+from frhsic.dependence import GDP, HSIC, DistanceCovariance, KernelHGR, RankGap, ScoreGap
 from frhsic.inference import independence_test
 from frhsic.inference._embedding import _embed, embedding
 from frhsic.inference._table import TableEmbedding
@@ -101,6 +101,7 @@ def test_gaps_of_a_table_are_those_of_its_rows(columns, weighted):
     law = both.law.merge(measures.coarse_cells(both.law))
     assert measures.score_gap(law) == pytest.approx(both.of_rows(ScoreGap()), abs=1e-12)
     assert measures.mean_gap(law) == pytest.approx(both.of_rows(GDP()), abs=1e-12)
+    assert measures.rank_gap(law) == pytest.approx(both.of_rows(RankGap()), abs=1e-12)
     worst = both.of_rows(ScoreGap(cutoff="worst"))
     assert measures.decision_gaps(law).max() == pytest.approx(worst, abs=1e-12)
 

@@ -12,6 +12,7 @@ from frhsic.dependence.hgr import KernelHGR
 from frhsic.dependence.hsic import HSIC
 from frhsic.dependence.mi import MutualInformation
 from frhsic.dependence.mmd import BinnedMMD
+from frhsic.dependence.rank_gap import RankGap
 from frhsic.dependence.recovered import RecoveredVariance
 from frhsic.dependence.score_gap import ScoreGap
 
@@ -25,6 +26,7 @@ __all__ = [
     "DistanceCovariance",
     "KernelHGR",
     "MutualInformation",
+    "RankGap",
     "RecoveredVariance",
     "ScoreGap",
 ]
