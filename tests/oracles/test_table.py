@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from frhsic.data import to_sensitive
-from frhsic.dependence import GDP, HSIC, DistanceCovariance, KernelHGR, RankGap, ScoreGap
+from frhsic.dependence import HSIC
 from frhsic.inference import independence_test
 from frhsic.inference._embedding import _embed, embedding
 from frhsic.inference._table import TableEmbedding
@@ -56,54 +56,6 @@ class Both:
         self.w = None if w is None else torch.tensor(w / w.sum())
         self.kernel_z = Gaussian(self.bandwidths.z)
         self.kernel_s = default_kernel(self.s.kinds, list(self.bandwidths.s))
-
-    def of_rows(self, measure):
-        return measure(self.z, self.s, self.w).item()
-
-
-@each_columns
-@each_weight
-def test_hsic_of_a_table_is_that_of_its_rows(columns, weighted):
-    both = Both(columns, weighted)
-    value = measures.hsic(both.law, both.bandwidths)
-    for normalized in (False, True):
-        rows = both.of_rows(HSIC(both.kernel_z, both.kernel_s, normalized=normalized))
-        assert value.of(unbiased=False, normalized=normalized) == pytest.approx(rows, abs=1e-12)
-        if not weighted:
-            rows = both.of_rows(
-                HSIC(both.kernel_z, both.kernel_s, normalized=normalized, estimator="unbiased")
-            )
-            assert value.of(unbiased=True, normalized=normalized) == pytest.approx(rows, abs=1e-12)
-
-
-@pytest.mark.parametrize("columns", [["age"], ["label"]], ids=["numbers", "labels"])
-@each_weight
-def test_distance_covariance_of_a_table_is_that_of_its_rows(columns, weighted):
-    both = Both(columns, weighted)
-    value = measures.distance_covariance(both.law)
-    for normalized in (False, True):
-        rows = both.of_rows(DistanceCovariance(normalized=normalized))
-        assert value.of(unbiased=False, normalized=normalized) == pytest.approx(rows, abs=1e-12)
-
-
-@each_columns
-@each_weight
-def test_kernel_hgr_of_a_table_is_that_of_its_rows(columns, weighted):
-    both = Both(columns, weighted)
-    rows = both.of_rows(KernelHGR(kernel_z=both.kernel_z, kernel_s=both.kernel_s))
-    assert measures.kernel_hgr(both.law, both.bandwidths) == pytest.approx(rows, abs=1e-10)
-
-
-@pytest.mark.parametrize("columns", [["age"], ["label"], ["age", "label"]], ids=["numbers", "labels", "both"])
-@each_weight
-def test_gaps_of_a_table_are_those_of_its_rows(columns, weighted):
-    both = Both(columns, weighted)
-    law = both.law.merge(measures.coarse_cells(both.law))
-    assert measures.score_gap(law) == pytest.approx(both.of_rows(ScoreGap()), abs=1e-12)
-    assert measures.mean_gap(law) == pytest.approx(both.of_rows(GDP()), abs=1e-12)
-    assert measures.rank_gap(law) == pytest.approx(both.of_rows(RankGap()), abs=1e-12)
-    worst = both.of_rows(ScoreGap(cutoff="worst"))
-    assert measures.decision_gaps(law).max() == pytest.approx(worst, abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [5, 6, 40, 301, 2000])
@@ -230,41 +182,6 @@ def test_asked_thresholds_are_borders():
     assert 40_000.1 in table.score.borders
     above = int(np.flatnonzero(table.score.borders == 40_000.1)[0])
     assert table.counts[..., above:].sum() == (z > 40_000.1).sum()
-
-
-CHUNKS = [(300,), (1, 299), (100, 200), (50,) * 6, (7,) * 42 + (6,), (299, 1), (150, 150)]
-
-
-@each_weight
-@pytest.mark.parametrize("columns", [["income"], ["age", "label"]], ids=["ranges", "joint"])
-def test_the_digest_is_the_same_for_rows_in_any_order(columns, weighted):
-    rows = make_rows()
-    order = np.random.default_rng(5).permutation(N)
-    digests = {
-        ScoreTable.from_rows(
-            rows["z"][at],
-            [rows[name][at] for name in columns],
-            outcome=rows["y"][at],
-            sample_weight=rows["w"][at] if weighted else None,
-            cells=32,
-            levels=32,
-        ).digest
-        for at in (np.arange(N), order, order[::-1])
-    }
-    assert len(digests) == 1
-
-
-@pytest.mark.parametrize("chunks", CHUNKS, ids=[f"{len(chunks)} chunks" for chunks in CHUNKS])
-def test_tables_of_parts_add_up_to_the_table(chunks):
-    rows = make_rows()
-    whole = ScoreTable.from_rows(rows["z"], rows["income"], outcome=rows["y"], cells=32, levels=32)
-    axes = {"score_axis": whole.score, "s_axes": whole.s, "outcome_axis": whole.outcome}
-    total, start = None, 0
-    for size in chunks:
-        at = slice(start, start := start + size)
-        part = ScoreTable.from_rows(rows["z"][at], rows["income"][at], outcome=rows["y"][at], **axes)
-        total = part if total is None else total + part
-    assert total.digest == whole.digest
 
 
 def test_tables_of_other_cells_have_a_common_coarsening():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -63,7 +64,8 @@ class Observations:
         """Return some of the rows, with weights of sum one; equal weights become None."""
         w = None if self.w is None else self.w[rows]
         if w is not None:
-            w = None if bool((w == w[0]).all()) else w / w.sum()
+            # An exact sum: it does not depend on the order of the rows, nor does a table of them.
+            w = None if bool((w == w[0]).all()) else w / math.fsum(w.tolist())
         groups = None if self.groups is None else self.groups[rows].unique(return_inverse=True)[1]
         return Observations(self.z[rows], self.s[rows], w, groups)
 

@@ -154,6 +154,7 @@ class ScoreTable:
         score_axis: Axis | None = None,
         s_axes: Sequence[Axis] | None = None,
         outcome_axis: Axis | None = None,
+        weight_units: tuple[float, float] | None = None,
         names: Sequence[str] | None = None,
         at_scores: Sequence[float] = (),
         at_s: Sequence[float] = (),
@@ -171,6 +172,9 @@ class ScoreTable:
         sample_weight : array of shape (n,), optional
         score_axis, s_axes, outcome_axis : Axis, sequence of Axis, and Axis, optional
             Given cells, as those of last night's table. None chooses them from the margins of these rows.
+        weight_units : tuple of two float, optional
+            Given ``weight_unit`` and ``square_unit``, as those of last night's table. None chooses them from
+            these weights.
         names : sequence of str, optional
             Names of the columns of S.
         at_scores, at_s : sequences of float
@@ -206,7 +210,7 @@ class ScoreTable:
         flat = (label_codes[kept] * shape[1] + flat) * shape[2] + score_codes[kept]
         w, unit, bits = None, 1.0, 0
         if sample_weight is not None:
-            w, unit, bits = _as_integers(np.asarray(sample_weight, float)[kept])
+            w, unit, bits = _as_integers(np.asarray(sample_weight, float)[kept], weight_units)
 
         def add(x: Integers | None) -> Integers:
             size = math.prod(shape)
@@ -407,8 +411,16 @@ def _move(sums: Integers, mass: NDArray[Any], old: Sequence[Floats], new: Sequen
     return np.where(new_width > 0, moved, 0.0).astype(np.int64)
 
 
-def _as_integers(w: Floats) -> tuple[Integers, float, int]:
+def _as_integers(w: Floats, units: tuple[float, float] | None) -> tuple[Integers, float, int]:
     """Return weights as whole numbers of a unit, the unit, and the bits that their squares leave out."""
-    bits = min(52, _WEIGHT_BITS - math.ceil(math.log2(max(len(w), 2))))
+    rows = math.ceil(math.log2(max(len(w), 2)))
+    if units is not None:
+        unit, bits = units[0], round(math.log2(units[1] / units[0] ** 2))
+        most = math.ldexp(unit, min(53, 62 - rows))  # their sum is a 64-bit integer
+        if w.max(initial=0.0) > most:
+            fix = "Count both tables with units chosen for the larger weights."
+            raise ArgumentError("sample_weight", f"be at most {most:g} in these units", float(w.max()), fix)
+        return np.rint(w / unit).astype(np.int64), unit, bits
+    bits = min(52, _WEIGHT_BITS - rows)
     unit = 2.0 ** (math.ceil(math.log2(float(w.max()))) - bits)
     return np.rint(w / unit).astype(np.int64), unit, bits
