@@ -206,7 +206,7 @@ def judge(law: str, n: int, draw: int) -> dict[str, list[float]]:
             ends.chance,
         ]
     band = errors.at_all_cutoffs()
-    there = D[np.searchsorted(population(law).z, band.cutoffs)]
+    there = D[np.searchsorted(population(law).z, errors.law.z[band.levels])]
     values["band"] = [float((band.low > there + 1e-9).any()), float((band.high < there - 1e-9).any())]
     return values
 

@@ -23,7 +23,6 @@ from frhsic.inference import (
     independence_test,
     localized_profile,
 )
-from frhsic.inference.bounds import certify
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,8 +101,7 @@ def test_each_number_is_that_of_its_function_with_the_seed_of_the_audit(
     both = {"age": rows["age"], "sex": rows["sex"]}
     assert of_score.joint is not None
     assert replace(of_score.joint.test, adjusted=None) == independence_test(z, both, random_state=5)
-    assert of_score.certificate is not None
-    assert of_score.certificate.hsic == certify(z, both, random_state=5).hsic
+    assert of_score.certificate is None
 
 
 def test_several_attributes_are_corrected_and_a_single_one_without_an_outcome_is_not(
@@ -252,7 +250,7 @@ def test_the_summary_answers_in_order_and_gives_no_verdict(of_score: Audit) -> N
         "The score depends on age (p = 0.0075, corrected",
         "percentage points on average",
         "95% interval",
-        "Under independence: ",
+        "under independence that is ",
         "above the overall mean up to",
     ):
         assert part in first
@@ -276,7 +274,7 @@ def test_not_seen_is_said_to_be_no_evidence(rows: dict[str, Any]) -> None:
 def test_the_dictionary_follows_the_schema_as_strict_json(which: str, request: pytest.FixtureRequest) -> None:
     found: Audit = request.getfixturevalue(which)
     read = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert read["schema"] == schema()["title"] == "frhsic.audit/2"
+    assert read["schema"] == schema()["title"] == "frhsic.audit/3"
     jsonschema.Draft202012Validator(schema()).validate(read)
 
 

@@ -269,7 +269,7 @@ def test_every_argument_makes_a_difference():
             ValueError,
             "at least 20 .* Got 9 in the new one",
         ),
-        ({"dependence": HSIC()}, TypeError, "'dependence' must be ScoreGap or GDP"),
+        ({"dependence": HSIC()}, TypeError, "'dependence' must be ScoreGap, RankGap or GDP"),
         ({"dependence": ScoreGap(cutoff="worst")}, ValueError, "one cut-off"),
         ({"dependence": GDP(0.1)}, ValueError, "no 'bandwidth_s'"),
         ({"n_splits": 0}, ValueError, "'n_splits' must be"),

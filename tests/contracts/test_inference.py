@@ -198,8 +198,8 @@ CHANGES = {
         "confidence_level": ({}, 0.8),
         "bandwidth_s": ({}, 0.3),
         "groups": ({}, np.arange(N) // 2),
-        "n_draws": ({}, 199),
-        "random_state": ({}, 1),
+        "n_draws": ({"groups": np.arange(N) // 2}, 199),
+        "random_state": ({"groups": np.arange(N) // 2}, 1),
         "sample_weight": ({}, W),
     },
     "confidence_interval": {

@@ -70,7 +70,7 @@ def test_chance_may_be_left_out_without_changing_the_interval(measure):
     assert (with_chance.low, with_chance.high) == (without.low, without.high)
 
 
-@pytest.mark.parametrize("measure", [None, GDP(), EIPM()], ids=repr)
+@pytest.mark.parametrize("measure", [None, GDP(0.1), EIPM()], ids=repr)
 def test_draws_and_seed_count(measure):
     z, s = pair(rho=0.1)
     assert interval(z, s, measure, random_state=1).high != interval(z, s, measure, random_state=2).high
@@ -132,8 +132,8 @@ def test_categories_make_level_means():
     rng = np.random.default_rng(0)
     group = rng.choice(["a", "b", "c"], 300)
     z = (group == "a") + rng.normal(size=300)
-    for measure in (GDP(), EIPM()):
-        assert "the true curve" in interval(z, {"group": group}, measure).target
+    assert "at each of 3 labels of group" in interval(z, {"group": group}, GDP()).target
+    assert "the true curve" in interval(z, {"group": group}, EIPM()).target
     assert interval(z, {"group": group}).low > 0
 
 
@@ -151,8 +151,9 @@ def test_two_columns_of_probabilities_have_the_interval_of_one():
     z, s = pair()
     p = 1 / (1 + np.exp(-z))
     both, one = interval(np.column_stack((p, 1 - p)), s, GDP()), interval(p, s, GDP())
-    assert both.estimate == pytest.approx(one.estimate)
-    assert (both.low, both.high) == pytest.approx((one.low, one.high), rel=0.05)  # other draws
+    # Several columns go by rows, whose estimate has what chance adds, and wider limits.
+    assert both.estimate == pytest.approx(one.plug_in)
+    assert both.low < one.estimate < both.high
 
 
 def test_thin_factors_and_gram_matrices_agree(monkeypatch):
@@ -219,7 +220,7 @@ def test_rows_of_no_weight_are_as_if_they_were_not_there(measure):
 
 
 def test_measures_without_an_interval_are_errors_by_name():
-    with pytest.raises(TypeError, match=r"must be HSIC, .*, ScoreGap or EIPM.*Got BinnedMMD"):
+    with pytest.raises(TypeError, match=r"must be HSIC, .*, RankGap or EIPM.*Got BinnedMMD"):
         interval(*pair(), BinnedMMD())
 
 

@@ -302,7 +302,7 @@ def test_what_cannot_be_read_or_computed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     frame = people(300)
     frame.to_csv("s.csv", index=False)
-    for text in ("", "{}", "[1]", '{"schema": "frhsic.audit/2"}', "NaN", "[" * 100_000):
+    for text in ("", "{}", "[1]", '{"schema": "frhsic.audit/3"}', "NaN", "[" * 100_000):
         (tmp_path / "b.json").write_text(text)
         assert run(["verify", "b.json", "s.csv"]) == 2, text[:20]
         assert "must" in capsys.readouterr().err

@@ -558,7 +558,11 @@ def drawn(certificate: Certificate) -> dict[str, Any]:
     representation = make_audit(None, score=False).representation
     points = [Point(10.0, 0.80, 0.01, upper=0.02), Point(0.0, 0.85, 0.06), Point(1.0, 0.84, 0.05, upper=0.07)]
     gaps = DecisionGaps(
-        *((0.2, 0.5), (0.7, 0.4), (0.1, 0.2), (0.05, 0.1), (0.2, 0.3), (0.04, 0.05)), 0.95, "", ("age",), 90
+        *((0.2, 0.5), (0.7, 0.4), (0.1, 0.2), (0.05, 0.1), (0.2, 0.3), (0.1, 0.2), (0.04, 0.05)),
+        0.95,
+        "",
+        ("age",),
+        90,
     )
     history = [
         {"epoch": i, "loss": 1 / (i + 1), "penalty": 0.1, "validation_loss": 0.5, "validation_penalty": None}

@@ -69,7 +69,7 @@ def test_each_end_is_compared_as_the_gate_compares_it(found, on):
 
 def test_the_message_is_a_sentence_for_each_column_that_fails(found):
     score, s = people()
-    limit = 0.5 * found.attribute("age").measures["gap"].low
+    limit = 0.4 * found.attribute("age").measures["gap"].low
     income = found.attribute("income").measures["gap"]
     assert income.high > limit > income.low
     with pytest.raises(AssertionError) as caught:
@@ -106,9 +106,11 @@ def test_every_argument_changes_the_answer(name):
         with pytest.raises(AssertionError) as caught:
             assert_gap_below(score, {"age": s["age"]}, 0.0, **options)
         texts.append(str(caught.value))
-    if name == "random_state":  # three digits may be the same
+    if name == "random_state":  # of a gap nothing is drawn but with groups, and three digits may be the same
         limits = [
-            measure_limits(score, {"gap": 0.0}, sensitive_features=s["age"], random_state=seed)[0]
+            measure_limits(
+                score, {"gap": 0.0}, sensitive_features=s["age"], groups=np.arange(N) // 2, random_state=seed
+            )[0]
             for seed in (0, 1)
         ]
         texts = [str(one[0].high) for one in limits]

@@ -8,7 +8,7 @@ from frhsic import HSIC
 from frhsic.data import Sensitive, to_sensitive
 from frhsic.dependence import DistanceCovariance
 from frhsic.dependence.dcov import Labels, Line, centred_diagonal, centred_products
-from frhsic.inference import _embedding
+from frhsic.inference import _embedding, keep_tables
 from frhsic.kernels import Gaussian, Linear
 from frhsic.numerics._products import pair_rows
 
@@ -303,7 +303,7 @@ def test_embeddings_that_are_kept_are_those_computed_anew_and_leave_the_same_dra
         return found.length, float(torch.rand((), generator=g)), found
 
     alone = length(z)
-    with _embedding.keep_embeddings():
+    with keep_tables():
         first, again, other = length(z), length(z), length(2.0 * z + s.values)
     assert again[2] is first[2]
     assert alone[:2] == first[:2] == again[:2]

@@ -217,7 +217,9 @@ def test_the_limits_of_gdp_are_those_of_the_formula(size):
     rng = np.random.default_rng(4)
     s = np.repeat(np.arange(12.0), 30)
     z = size * np.where(s < 4, -1.0, 0.5) + rng.normal(size=360)
-    result = confidence_interval(z, s, dependence=GDP(), n_draws=DRAWS, random_state=0, chance=False)
+    # Several columns of scores go by rows: twice the same one is that one.
+    twice = np.column_stack((z, z))
+    result = confidence_interval(twice, s, dependence=GDP(), n_draws=DRAWS, random_state=0, chance=False)
     means = np.array([z[s == k].mean() for k in range(12)])
     g = means - z.mean()
     assert result.estimate == pytest.approx(np.abs(g).mean())

@@ -6,6 +6,7 @@ import torch
 from scipy.stats import rankdata
 
 from frhsic.dependence import GDP, RankGap, ScoreGap
+from frhsic.inference import gap_change
 from tests.oracles.test_score_gap import call, distance_to_all, gap_of_decision, groups, sample
 
 each_sample = pytest.mark.parametrize("ties", [False, True])
@@ -100,3 +101,18 @@ def test_it_has_no_gradient_and_a_score_that_is_not_finite_has_no_value():
     assert not RankGap()(z, groups(np.arange(40) % 3)).requires_grad
     for bad in (torch.nan, torch.inf):
         assert RankGap()(torch.tensor([0.0, 1.0, bad]), groups(np.array([0, 1, 1]))).isnan()
+
+
+def test_the_change_of_a_rank_gap_is_that_of_the_score_gap_of_ranks_on_any_scale():
+    rng = np.random.default_rng(0)
+    age, new = rng.integers(20, 60, 3_000), np.arange(3_000) >= 1_500
+    score = rng.uniform(size=3_000) + np.where(new, 0.01, 0.0) * (age - 40)
+    found = gap_change(score, {"age": age}, new=new, dependence=RankGap(), random_state=0)
+    ranks = np.empty(3_000)
+    for part in (new, ~new):
+        ranks[part] = (rankdata(score[part]) - 0.5) / part.sum()
+    twin = gap_change(ranks, {"age": age}, new=new, random_state=0)
+    assert (found.low, found.change, found.high) == pytest.approx((twin.low, twin.change, twin.high))
+    assert found.measure == "rank gap of the score"
+    again = gap_change(np.exp(score), {"age": age}, new=new, dependence=RankGap(), random_state=0)
+    assert again.change == found.change

@@ -36,7 +36,7 @@ from frhsic.auditing._subject import Settings, Subject, count_repeated
 from frhsic.auditing.probes import probe_representation
 from frhsic.data import Label, read_columns, to_generator
 from frhsic.dependence import GDP
-from frhsic.inference import Interval, keep_embeddings
+from frhsic.inference import Interval, keep_tables
 from frhsic.inference.bounds import Certificate, certify
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
@@ -294,9 +294,9 @@ def audit_subjects(
             notes += more
         representation = None if score else _probe(whole)
         bar.advance()
-        certificate = _certify(whole)
+        certificate = None if score else _certify(whole)
         bar.advance()
-    if whole.weighted:
+    if whole.weighted and not score:
         notes += ("No certificate: its bounds are for rows of equal weight.",)
     return Audit(
         subject="score" if score else "representation",
@@ -360,7 +360,7 @@ def gather_evidence(
     return found
 
 
-@keep_embeddings()
+@keep_tables()
 def _audit_attribute(
     subject: Subject, evidence: Evidence, column: Column | None, bar: Progress
 ) -> tuple[Attribute, tuple[str, ...]]:

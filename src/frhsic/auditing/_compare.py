@@ -23,7 +23,7 @@ from frhsic.auditing._subject import Settings
 from frhsic.auditing._verify import find_problems
 from frhsic.auditing._words import places
 from frhsic.data import Sensitive, read_blocks, split_labels
-from frhsic.dependence import GDP, Dependence, ScoreGap
+from frhsic.dependence import GDP, Dependence, RankGap, ScoreGap
 from frhsic.inference import (
     CurveChange,
     Ends,
@@ -325,7 +325,7 @@ def compare(
     if any(one.basis == "intervals" for one in numbers):
         notes.append(
             "Intervals of changes without rows are made from the two recorded intervals, for independent "
-            "samples. Estimates of gaps hold what chance adds, which is more for fewer rows."
+            "samples."
         )
     return Comparison(
         samples=samples,
@@ -412,7 +412,8 @@ def _read_curve(attribute: Mapping[str, Any] | None) -> tuple[_Floats, _Floats] 
 def _check_record(name: str, plain: Mapping[str, Any]) -> None:
     if not isinstance(plain, Mapping) or plain.get("schema") != SCHEMA:
         fix = "Pass read_record(path), or to_dict() of an audit."
-        raise ArgumentError(name, f"be a record of schema {SCHEMA}", type(plain).__name__, fix)
+        got = f"schema {plain.get('schema')!r}"[:80] if isinstance(plain, Mapping) else type(plain).__name__
+        raise ArgumentError(name, f"be a record of schema {SCHEMA}", got, fix)
     problems = find_problems(plain)
     if problems:
         raise ArgumentError(name, "be a record as it was written", problems[0], "Write it anew.")
@@ -710,10 +711,7 @@ class _Both(NamedTuple):
 
     def notes(self) -> Iterator[str]:
         """Yield what the intervals from rows are about."""
-        yield (
-            "Changes from rows are changes of gaps within the same values or ranges in both samples, without "
-            "most of what chance adds to an estimate."
-        )
+        yield ("Changes from rows are changes of gaps within the same values or ranges in both samples.")
         for name in [] if self.paired else self.names:
             a, b = (one.s.columns([name]).values[:, 0].sort().values for one in (self.old, self.new))
             if torch.equal(a, b):
@@ -816,8 +814,9 @@ def _measure_of(one: NumberChange, both: _Both) -> tuple[tuple[Tensor, Tensor], 
     if both.old.width != 1 or any(x["record"]["options"]["bandwidth_s"] is not None for x in both.records):
         return None
     z = both.old.z, both.new.z
-    if one.measure in ("gap", "gdp"):
-        return z, (ScoreGap() if one.measure == "gap" else GDP())
+    measures: dict[str, Dependence] = {"gap": ScoreGap(), "rank_gap": RankGap(), "gdp": GDP()}
+    if one.measure in measures:
+        return z, measures[one.measure]
     if one.measure == DECISION_MEASURE:
         known = both.records[0]["record"]["options"]["thresholds"]
         cutoff = next(x for x in known if one.title.endswith(f" at {x:g}"))

@@ -219,7 +219,7 @@ def headline(found: Attribute, score: Column | None) -> str:
     beside = [_interval(gap, score.format_gap)]
     if means is not None:
         beside.append(f"mean shift {score.format_gap(means.estimate)}")
-    if gap.chance is not None:
+    if gap.chance is not None and gap.plug_in is None:
         beside.append(f"under independence {score.format_gap(gap.chance)}")
     parts = [
         f"Score distributions along {found.name} differ by {score.format_gap(gap.estimate)} "

@@ -10,7 +10,7 @@ import torch
 
 from frhsic._text import number, percent
 from frhsic.data import to_generator
-from frhsic.dependence import HSIC, DistanceCovariance, KernelHGR, ScoreGap
+from frhsic.dependence import HSIC, DistanceCovariance, KernelHGR, RankGap, ScoreGap
 from frhsic.inference import Interval, Result
 
 if TYPE_CHECKING:
@@ -123,7 +123,12 @@ class AuditMeasure:
             estimate=f"{self.format(result.estimate, score)} {self.unit(score)}".strip(),
             interval=f"{share} interval {low} to {high}",
             target=result.target,
-            chance=f"{chance} on average, {share} below {most}",
+            chance=(
+                f"Under independence: {chance} on average, {share} below {most}."
+                if result.plug_in is None
+                else f"With what chance adds it is {self.format(result.plug_in, score)} on these rows; under "
+                f"independence that is {chance} on average, {share} below {most}."
+            ),
         )
 
 
@@ -135,6 +140,13 @@ def _gap(subject: Subject) -> Interval | None:
     if not subject.has_means or subject.groups_lost:
         return None
     return subject.interval(ScoreGap(subject.settings.bandwidth_s))
+
+
+def _rank_gap(subject: Subject) -> Interval | None:
+    """Return the rank gap; of a score of two values it is half the gap of the decision, which says more."""
+    if not subject.has_means or subject.groups_lost or subject.two_values:
+        return None
+    return subject.interval(RankGap())
 
 
 def _worst_gap(subject: Subject) -> Interval | None:
@@ -193,6 +205,16 @@ MEASURES: dict[str, AuditMeasure] = {
             of_score=True,
         ),
         AuditMeasure(
+            name="rank_gap",
+            title="rank gap",
+            means="The gap of decisions averaged over all cut-offs, each taken as often as people have that "
+            "score: how far the rate at a value of {s} lies from the overall rate, on average over the rows. "
+            "It is the same on every scale of the score, and at most 1/3.",
+            not_means="It says nothing about the cut-off that is used. It does not see a score that is "
+            "turned upside down. It is never negative, so it is positive under independence too.",
+            compute=_rank_gap,
+        ),
+        AuditMeasure(
             name="gdp",
             title="mean gap (GDP)",
             label="GDP",
@@ -203,7 +225,7 @@ MEASURES: dict[str, AuditMeasure] = {
             compute=_gdp,
             of_score=True,
             summary="The mean score at a value of {s} differs from the overall mean of {overall} by "
-            "{estimate} on average ({interval}, for {target}). Under independence: {chance}.",
+            "{estimate} on average ({interval}, for {target}). {chance}",
         ),
         AuditMeasure(
             name="gap_worst",

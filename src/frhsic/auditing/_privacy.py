@@ -237,6 +237,7 @@ def _by_interval(found: Interval) -> dict[str, Any]:
         "estimate": _nearest(found.estimate, step),
         "low": _down(found.low, step),
         "high": _up(found.high, step),
+        "plug_in": None if found.plug_in is None else _nearest(found.plug_in, step),
         "chance": None if found.chance is None else _nearest(found.chance, step),
         "chance_high": None if found.chance_high is None else _nearest(found.chance_high, step),
     }
@@ -421,6 +422,7 @@ def _round_cutoffs(gaps: DecisionGaps) -> DecisionGaps:
         gaps=tuple(map(_nearest, gaps.gaps, steps)),
         low=tuple(map(_down, gaps.low, steps)),
         high=tuple(map(_up, gaps.high, steps)),
+        plug_in=tuple(map(_nearest, gaps.plug_in, steps)),
         chance=tuple(map(_nearest, gaps.chance, steps)),
         largest=None if gaps.largest is None else _round_fields(gaps.largest),
     )

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from frhsic.inference.bounds import Certificate
 
 # The form of to_dict(): the number grows when a reader of older ones would misread a newer one.
-SCHEMA = "frhsic.audit/2"
+SCHEMA = "frhsic.audit/3"
 
 
 Question = Literal["dependence", "within outcomes", "calibration"]
@@ -230,7 +230,7 @@ class Attribute(Result):
     >>> age = np.arange(18.0, 78.0)
     >>> found = audit(age**2, sensitive_features={"age": age}, random_state=0).attribute("age")
     >>> list(found.measures)
-    ['gap', 'gdp', 'gap_worst', 'normalized_hsic', 'hsic', 'distance_correlation', 'kernel_hgr']
+    ['gap', 'rank_gap', 'gdp', 'gap_worst', 'normalized_hsic', 'hsic', 'distance_correlation', 'kernel_hgr']
     """
 
     names: tuple[str, ...]
@@ -496,7 +496,7 @@ class Audit(Result):
         )
 
 
-_FIELDS = ("estimate", "low", "high", "chance", "chance_high", "pvalue", "adjusted", "n")
+_FIELDS = ("estimate", "low", "high", "plug_in", "chance", "chance_high", "pvalue", "adjusted", "n")
 
 
 def list_numbers(found: Attribute) -> list[tuple[str, TestResult | Interval | Estimate]]:

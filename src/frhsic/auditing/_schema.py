@@ -20,7 +20,7 @@ def schema() -> dict[str, Any]:
     Examples
     --------
     >>> schema()["properties"]["schema"]
-    {'const': 'frhsic.audit/2'}
+    {'const': 'frhsic.audit/3'}
     """
     definitions: dict[str, Any] = {}
     top = _object(Audit, definitions)

@@ -94,6 +94,12 @@ class Subject(ABC):
         return self.rows.z.shape[1]
 
     @property
+    def two_values(self) -> bool:
+        """Whether the score has two values only."""
+        z = self.rows.z[:, 0]
+        return bool(((z == z.min()) | (z == z.max())).all())
+
+    @property
     def weighted(self) -> bool:
         """Whether rows have weights."""
         return self.rows.w is not None

@@ -78,7 +78,11 @@ def _gap(gap: Interval, title: str, s: str, score: Column, what: str, shown: boo
 
 
 def _chance(gap: Interval, score: Column) -> str:
-    return "" if gap.chance is None else f"; {score.format_gap(gap.chance)} under independence"
+    return (
+        ""
+        if gap.chance is None or gap.plug_in is not None
+        else f"; {score.format_gap(gap.chance)} under independence"
+    )
 
 
 def _largest(found: Attribute, column: Column, score: Column, peak: int) -> Tile:

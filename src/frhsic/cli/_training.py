@@ -280,9 +280,10 @@ def _measure(values: Any, s: Any, w: Any, measure: Dependence, seed: int | None)
         found = frhsic.inference.confidence_interval(
             values, s, dependence=measure, random_state=seed, sample_weight=w
         )
+    rows = "" if found.plug_in is None else f"on these rows {number(found.plug_in)} with what chance adds, "
     return (
         f"{number(found.estimate)}, {found.confidence_level:.0%} interval {number(found.low)} to "
-        f"{number(found.high)}; under independence {number(found.chance or 0.0)} on average, "
+        f"{number(found.high)}; {rows}under independence {number(found.chance or 0.0)} on average, "
         f"95% below {number(found.chance_high or 0.0)}"
     )
 

@@ -13,6 +13,7 @@ from frhsic.dependence.hsic import HSIC
 from frhsic.dependence.mi import MutualInformation
 from frhsic.dependence.mmd import BinnedMMD
 from frhsic.dependence.rank_gap import RankGap
+from frhsic.dependence.rank_gap import mid_ranks as mid_ranks
 from frhsic.dependence.recovered import RecoveredVariance
 from frhsic.dependence.score_gap import ScoreGap
 

@@ -69,7 +69,7 @@ class RankGap(Dependence):
     def _value(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
         shares = row_weights(s, w).double()
         columns = z.detach().mT.reshape(-1, z.shape[-2])
-        ranks = torch.stack([_mid_ranks(column, shares) for column in columns])
+        ranks = torch.stack([mid_ranks(column, shares) for column in columns])
         ranks = ranks.reshape(*z.shape[:-2], z.shape[-1], z.shape[-2]).mT
         return self.gap._value(ranks, s, shares).to(z.dtype)
 
@@ -89,7 +89,7 @@ class RankGap(Dependence):
         return self._with(_cells=self.cells(s, w))
 
 
-def _mid_ranks(z: Tensor, w: Tensor) -> Tensor:
+def mid_ranks(z: Tensor, w: Tensor) -> Tensor:
     """Return the share of rows below each score ``(n,)``, plus half of those at it; w sums to one."""
     if not bool(z.isfinite().all()):
         return torch.full_like(w, torch.nan)

@@ -7,7 +7,6 @@ from frhsic.inference._changes import difference_of_intervals as difference_of_i
 from frhsic.inference._curve import conditional_curve
 from frhsic.inference._curve import gdp_from_band as gdp_from_band
 from frhsic.inference._decision_gaps import decision_gaps
-from frhsic.inference._embedding import keep_embeddings as keep_embeddings
 from frhsic.inference._equivalence import equivalence_test
 from frhsic.inference._intervals import confidence_interval
 from frhsic.inference._profile import localized_profile
@@ -28,6 +27,7 @@ from frhsic.inference._results import frame as frame
 from frhsic.inference._results import load_report as load_report
 from frhsic.inference._strata import MIN_LABEL_ROWS as MIN_LABEL_ROWS
 from frhsic.inference._strata import rows_by_label as rows_by_label
+from frhsic.inference._table import keep_tables as keep_tables
 from frhsic.inference._tests import holm as holm
 from frhsic.inference._tests import independence_test
 from frhsic.inference.factors import AdjustedCurve as AdjustedCurve

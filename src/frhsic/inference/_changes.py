@@ -13,7 +13,7 @@ from torch import Tensor
 import frhsic.data as data
 from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive
-from frhsic.dependence import GDP, Dependence, ScoreGap
+from frhsic.dependence import GDP, Dependence, RankGap, ScoreGap, mid_ranks
 from frhsic.inference._curve import cell_medians
 from frhsic.inference._places import gather_rows
 from frhsic.inference._process import Process, Smoothed, student_quantile
@@ -65,8 +65,9 @@ def gap_change(
         The sensitive columns.
     new : array-like of bool of shape (n,), optional
         Which rows are of the new sample. Left out for two columns of scores.
-    dependence : ScoreGap, GDP or None, default=None
-        None is ``ScoreGap()``; ``ScoreGap(cutoff=0.5)`` is the gap of decisions at one cut-off.
+    dependence : ScoreGap, RankGap, GDP or None, default=None
+        None is ``ScoreGap()``; ``ScoreGap(cutoff=0.5)`` is the gap of decisions at one cut-off. Of a rank gap
+        the ranks are those within each sample, taken as known.
     confidence_level : float, default=0.95
     n_splits : int, default=8
         Random halves over which both limits are averaged.
@@ -116,7 +117,7 @@ def gap_change(
     if isinstance(n_splits, bool) or not isinstance(n_splits, int) or n_splits < 1:
         raise ArgumentError("n_splits", "be an integer of at least 1", repr(n_splits), "Take 8.")
     measure = _read_measure(dependence)
-    pair = _Pair.read(scores, s, new, sample_weight, groups)
+    pair = _Pair.read(scores, s, new, sample_weight, groups, ranks=isinstance(measure, RankGap))
     features = [_features(z, measure, pair.cuts) for z in pair.scores]
     bounds = [
         _find_bounds(X, code, pair.cells, w, unit, n_splits, options.generator)
@@ -130,10 +131,13 @@ def gap_change(
     return change
 
 
-def _read_measure(dependence: Dependence | None) -> ScoreGap | GDP:
+def _read_measure(dependence: Dependence | None) -> ScoreGap | RankGap | GDP:
     measure = ScoreGap() if dependence is None else dependence
+    if isinstance(measure, RankGap):
+        return measure
     if not isinstance(measure, ScoreGap | GDP):
-        raise TypeError(f"'dependence' must be ScoreGap or GDP. Got {type(measure).__name__}. Leave it out.")
+        got = type(measure).__name__
+        raise TypeError(f"'dependence' must be ScoreGap, RankGap or GDP. Got {got}. Leave it out.")
     if measure.bandwidth_s is not None:
         must = "have no 'bandwidth_s': a change is taken within cells of s"
         raise ArgumentError("dependence", must, repr(measure.bandwidth_s), "Leave it out.")
@@ -160,8 +164,17 @@ class _Pair(NamedTuple):
     grouped: bool
 
     @classmethod
-    def read(cls, scores: object, s: object, new: object, sample_weight: object, groups: object) -> _Pair:
-        """Validate and convert the arguments of a public function."""
+    def read(
+        cls,
+        scores: object,
+        s: object,
+        new: object,
+        sample_weight: object,
+        groups: object,
+        *,
+        ranks: bool = False,
+    ) -> _Pair:
+        """Validate and convert the arguments of a public function; with ``ranks`` scores become mid-ranks."""
         data.check_aligned(scores=scores, s=s, new=new, sample_weight=sample_weight, groups=groups)
         rows = Observations.read(scores, s, sample_weight, groups)
         mask = None if new is None else _read_new(new, len(rows))
@@ -190,6 +203,8 @@ class _Pair(NamedTuple):
             effective_units(w[part], units[part] if rows.groups is not None else None) for part in parts
         )
         cells = Cells.of(rows.s, w / w.sum(), size)
+        if ranks:
+            columns = mid_ranks(columns[0], w[parts[0]]), mid_ranks(columns[1], w[parts[1]])
         u, order = torch.cat(columns).sort()
         upto = torch.cat([w[part] for part in parts])[order].cumsum(0)
         cuts = cut_scores(u, upto / upto[-1])
@@ -248,12 +263,12 @@ def _check_form(columns: int, mask: Tensor | None) -> None:
         raise ArgumentError("scores", "be two columns, old and new", columns, "Take a score of each model.")
 
 
-def _features(z: Tensor, measure: ScoreGap | GDP, cuts: Tensor) -> Tensor:
+def _features(z: Tensor, measure: ScoreGap | RankGap | GDP, cuts: Tensor) -> Tensor:
     """Return the columns whose mean gaps add up to the gap, shape ``(n, r)``."""
     column = z[:, None]
     if isinstance(measure, GDP):
         return column
-    if measure.cutoff is not None:
+    if isinstance(measure, ScoreGap) and measure.cutoff is not None:
         return (column > float(measure.cutoff)).to(z)
     return column.clamp(cuts[:-1], cuts[1:]) - cuts[:-1] if len(cuts) > 1 else column
 
@@ -471,7 +486,7 @@ def _standard_error(new: _Influences, old: _Influences) -> float:
 
 
 def _interval(
-    pair: _Pair, bounds: list[_Bounds], measure: ScoreGap | GDP, options: IntervalOptions
+    pair: _Pair, bounds: list[_Bounds], measure: ScoreGap | RankGap | GDP, options: IntervalOptions
 ) -> GapChange:
     old, new = bounds
     errors = _standard_error(new.of_lower, old.of_upper), _standard_error(new.of_upper, old.of_lower)
@@ -492,7 +507,7 @@ def _interval(
         high=-apart[1] + reach * errors[1],
         pvalue=min(1.0, 2.0 * float(stdtr(degrees, -beyond))),
         confidence_level=options.confidence_level,
-        measure=measure.words if isinstance(measure, ScoreGap) else "GDP",
+        measure="GDP" if isinstance(measure, GDP) else measure.words,
         target=pair.target,
         attributes=pair.s.names,
         n_old=n_old,

@@ -13,6 +13,7 @@ from torch import Tensor
 from frhsic._checks import ArgumentError
 from frhsic._text import number
 from frhsic.dependence import ScoreGap
+from frhsic.inference._gaps import Gaps, gaps_of, gaps_of_sketch
 from frhsic.inference._gdp_intervals import (
     Tails,
     gaps_under_independence,
@@ -32,7 +33,6 @@ from frhsic.inference._question import (
     stored_rows,
 )
 from frhsic.inference._results import DecisionGaps, Interval
-from frhsic.inference._score_table import Table
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
 
@@ -67,7 +67,7 @@ def decision_gaps(
     s : array-like of shape (n,) or (n, q)
         The sensitive columns, taken jointly. Left out for a sketch, as are weights and groups.
     cutoffs : sequence of float, optional
-        None takes 32 quantiles of the scores, and the cut-off at which the gap of these rows is largest.
+        None takes those between the levels of the score, or up to 127 of them.
     confidence_level : float, default=0.95
         The confidence that D(t) lies in the band at every one of the cut-offs.
     bandwidth_s : float or None, default=None
@@ -86,9 +86,12 @@ def decision_gaps(
 
     Notes
     -----
-    D(t) is the GDP of the decision, and its limits are those of :func:`confidence_interval` for GDP, with
-    draws that all cut-offs share. The chance that a single limit fails is chosen so that all of them hold
-    together: at the quantile of the smallest tail over cut-offs.
+    ``gaps`` hold little of what chance adds, and ``plug_in`` all of it; both ends of the band are those of
+    :func:`confidence_interval`, at the quantile of the largest of the normal errors of all cut-offs.
+
+    With groups D(t) is the GDP of the decision on these rows at 32 quantiles and at the worst cut-off, with
+    draws of its error that all cut-offs share: the chance that a single limit fails is chosen so that all of
+    them hold together.
 
     Examples
     --------
@@ -102,39 +105,55 @@ def decision_gaps(
     """
     options = IntervalOptions.read(confidence_level, n_draws, random_state, chance=True)
     asked = None if cutoffs is None else read_cutoffs(cutoffs)
+    measure = ScoreGap(bandwidth_s, cutoff="worst")
+    table: Gaps | None = None
+    notes: tuple[str, ...] = ()
     if isinstance(scores, HSICSketch):
         check_sketch_alone(s=s, sample_weight=sample_weight, groups=groups)
-        rows, found = read_sketch(scores, ScoreGap(bandwidth_s), options.generator, asked)
+        check_sketch_of_rows(scores, "the gap of decisions")
+        rows, table = stored_rows(scores), gaps_of_sketch(scores, measure, asked)
+        notes = note_stored(scores) if table is None else ()
     else:
         rows = Observations.read(scores, s, sample_weight, groups, one_column=True).drop_zero_weights()
-        found = find_decisions(rows, ScoreGap(bandwidth_s), options.generator, asked)
+    if bool((rows.z == rows.z[:1]).all()):
+        fix = "A constant decides nothing; pass the scores before they are rounded."
+        raise ArgumentError("scores", "have more than one value", "the same in every row", fix)
+    table = table or gaps_of(rows, measure, asked)
+    if table is not None:
+        gaps = table.decisions(asked, options)
+        return replace(gaps, notes=(*gaps.notes, *notes))
+    found = find_decisions(rows, measure, options.generator, None if asked is None else _tensor(asked))
     tails = tails_of_columns(found.curve, min(n_draws, MOST_DRAWS), options.generator)
     each = _Together.of(tails).both(1.0 - confidence_level)
     ends = [(one.lower(each), one.upper(each)) for one in tails]
     draws = gaps_under_independence(found.curve, options.generator)
-    measure = ScoreGap(bandwidth_s, cutoff="worst")
     return DecisionGaps(
         cutoffs=tuple(found.cutoffs.tolist()),
         rates=tuple(found.curve.overall.tolist()),
         gaps=tuple(found.gaps.tolist()),
         low=tuple(min(low, gap) for (low, _), gap in zip(ends, found.gaps.tolist(), strict=True)),
         high=tuple(max(high, gap) for (_, high), gap in zip(ends, found.gaps.tolist(), strict=True)),
+        plug_in=tuple(found.gaps.tolist()),
         chance=tuple(draws.mean(dim=0).tolist()),
         confidence_level=confidence_level,
         target=f"at each cut-off {found.target}",
         attributes=rows.s.names,
-        n=found.n or rows.n_units,
-        notes=(*found.notes, *group_notes(rows), *found.curve.notes()),
+        n=rows.n_units,
+        notes=(*found.notes, *notes, *group_notes(rows), *found.curve.notes()),
         largest=_interval(rows, measure, options, found, tails, draws) if cutoffs is None else None,
     )
 
 
-def read_cutoffs(cutoffs: Sequence[float]) -> Tensor:
-    """Return cut-offs as a tensor; raise ArgumentError unless they are finite numbers."""
+def read_cutoffs(cutoffs: Sequence[float]) -> list[float]:
+    """Return cut-offs; raise ArgumentError unless they are finite numbers."""
     values = [float(one) for one in cutoffs]
     if not values or not all(map(math.isfinite, values)):
         raise ArgumentError("cutoffs", "be one finite number or several", repr(cutoffs), "Pass (0.5,).")
-    return torch.tensor(values, dtype=torch.float64)
+    return values
+
+
+def _tensor(cutoffs: Sequence[float]) -> Tensor:
+    return torch.tensor(cutoffs, dtype=torch.float64)
 
 
 class Decisions(NamedTuple):
@@ -145,7 +164,6 @@ class Decisions(NamedTuple):
     curve: Smoothed
     missed: float  # by how much the largest gap at any cut-off is above those at these
     notes: tuple[str, ...]
-    n: int | None = None  # rows, where they are those of a sketch
 
     @property
     def estimate(self) -> float:
@@ -175,46 +193,10 @@ def find_decisions(
     else:
         most = cutoffs.new_zeros(1)
         _check_rates(cutoffs, torch.stack([(rows.z > t).double().mean() for t in cutoffs]))
-    if rows.groups is None and rows.w is None and means.bandwidth_s is None:
-        ordered, place = cutoffs.unique(return_inverse=True)
-        curve = Table.of_rows(rows, means._cells, ordered).decisions(place)
-    else:
-        decisions = (rows.z > cutoffs).to(torch.float64)
-        curve = gdp_curve(replace(rows, z=decisions), means, generator)[1]
+    decisions = (rows.z > cutoffs).to(torch.float64)
+    curve = gdp_curve(replace(rows, z=decisions), means, generator)[1]
     gaps = curve.mass @ curve.gaps.abs()
     return Decisions(cutoffs, gaps, curve, max(0.0, float(most) - float(gaps.max())), notes)
-
-
-def find_sketch_decisions(table: Table, cutoffs: Tensor | None = None) -> Decisions | None:
-    """Return the same from the table of a sketch; None where it does not have one of the cut-offs."""
-    if cutoffs is None:
-        gaps, rates = table.gaps(), table.rates()
-        shares = torch.arange(1, _CUTOFFS + 1, dtype=torch.float64) / (_CUTOFFS + 1)
-        at = torch.searchsorted((1.0 - rates).contiguous(), shares).clamp_max(len(gaps) - 1)
-        chosen = torch.cat((at, gaps.argmax()[None])).unique()
-        chosen = chosen[(rates[chosen] > 0.0) & (rates[chosen] < 1.0)]
-    else:
-        chosen = torch.searchsorted(table.cutoffs, cutoffs).clamp_max(len(table.cutoffs) - 1)
-        if not torch.equal(table.cutoffs[chosen], cutoffs):
-            return None
-        _check_rates(cutoffs, table.rates()[chosen])
-    curve = table.decisions(chosen)
-    return Decisions(table.cutoffs[chosen], curve.mass @ curve.gaps.abs(), curve, 0.0, ())
-
-
-def read_sketch(
-    sketch: HSICSketch, measure: ScoreGap, generator: torch.Generator, cutoffs: Tensor | None
-) -> tuple[Observations, Decisions]:
-    """Return the stored rows of a sketch, and the decisions of all rows, or of the stored ones and a note."""
-    check_sketch_of_rows(sketch, "the gap of decisions")
-    rows = stored_rows(sketch)
-    table = Table.of_sketch(sketch) if measure.bandwidth_s is None else None
-    found = None if table is None else find_sketch_decisions(table, cutoffs)
-    if found is not None and table is not None:
-        note = f"The cut-offs are {len(table.cutoffs):,} that the sketch counts."
-        return rows, found._replace(n=sketch.n_rows, notes=(note,) if cutoffs is None else ())
-    found = find_decisions(rows, measure, generator, cutoffs)
-    return rows, found._replace(notes=(*found.notes, *note_stored(sketch)))
 
 
 def _check_rates(cutoffs: Tensor, rates: Tensor) -> None:
@@ -232,9 +214,6 @@ def _quantiles(rows: Observations, worst: Tensor) -> Tensor:
     upto = rows.weights[order].cumsum(0)
     shares = torch.arange(1, _CUTOFFS + 1, dtype=torch.float64) / (_CUTOFFS + 1)
     at = torch.searchsorted(upto, shares * upto[-1]).clamp_max(len(u) - 1)
-    if bool(u[0] == u[-1]):
-        fix = "A constant decides nothing; pass the scores before they are rounded."
-        raise ArgumentError("scores", "have more than one value", "the same in every row", fix)
     cutoffs = torch.cat((u[at], worst)).unique()
     return cutoffs[cutoffs < u[-1]]
 
@@ -301,19 +280,12 @@ def cutoffs_of(measure: ScoreGap) -> Tensor | None:
     """Return the cut-off of a measure; None for the worst."""
     if measure.cutoff is None or measure.cutoff == "worst":
         return None
-    return torch.tensor([measure.cutoff], dtype=torch.float64)
+    return _tensor([measure.cutoff])
 
 
 def decision_interval(rows: Observations, measure: ScoreGap, options: IntervalOptions) -> Interval:
     """Return the interval of D(t) at one cut-off, or of its largest value."""
     found = find_decisions(rows, measure, options.generator, cutoffs_of(measure))
-    return interval_of(rows, measure, options, found)
-
-
-def interval_of(
-    rows: Observations, measure: ScoreGap, options: IntervalOptions, found: Decisions
-) -> Interval:
-    """Return the interval of the largest gap of some decisions."""
     tails = tails_of_columns(found.curve, min(options.n_draws, MOST_DRAWS), options.generator)
     draws = gaps_under_independence(found.curve, options.generator) if options.chance else None
     return _interval(rows, measure, options, found, tails, draws)
@@ -339,7 +311,7 @@ def _interval(
         target=found.target,
         method=found.method,
         attributes=rows.s.names,
-        n=found.n or rows.n_units,
+        n=rows.n_units,
         chance=chance,
         chance_high=chance_high,
         notes=(*found.notes, *group_notes(rows), *found.curve.notes()),

@@ -20,12 +20,8 @@ the mean W / (1 - q) at independence, and W holds q |C|^2 elsewhere, so the debi
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,13 +31,12 @@ from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence, DistanceCovariance
 from frhsic.dependence.dcov import centred_diagonal, centred_products, is_sortable, sortable
 from frhsic.inference._strata import size_classes, some_rows
-from frhsic.inference._table import TableEmbedding, has_table, table_of
+from frhsic.inference._table import TableEmbedding, has_table, once, table_of
 from frhsic.kernels import Kernel
 from frhsic.kernels.documents import describe_kernel, has_document
 from frhsic.numerics._centering import centred_by
 from frhsic.numerics._lowrank import blocks, complete_map, feature_map
 from frhsic.numerics._products import Rows, pair_rows
-from frhsic.table import Law
 
 # Features are used above the first number of rows, up to so many of them if they are to be all; pairs of rows
 # are never looked at above the second, and rows are sorted up to the third.
@@ -55,17 +50,6 @@ _PAIRS_AT_ONCE = 1_000_000
 
 Kernels = tuple[Kernel, Kernel]
 Pair = tuple[Tensor, Tensor]
-_kept: ContextVar[dict[Any, Any] | None] = ContextVar("kept", default=None)
-
-
-@contextlib.contextmanager
-def keep_embeddings() -> Iterator[None]:
-    """Compute an embedding once within this block: HSIC and its normalised form share theirs."""
-    token = _kept.set({})
-    try:
-        yield
-    finally:
-        _kept.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +159,7 @@ def embedding(
 ) -> Embedding | TableEmbedding:
     """Return the embedding under the kernels of a measure, bound on these rows.
 
-    Within :func:`keep_embeddings` one that was computed before is returned.
+    Within :func:`keep_tables` one that was computed before is returned.
 
     In time linear in n where the kernels have few features (scores are one column), in n log n for distance
     covariance of one column (above 200,000 rows on a random subsample of so many), and else from all pairs of
@@ -186,23 +170,18 @@ def embedding(
         must = "have reference='product': the errors of an estimated density are not followed"
         fix = "Use HSIC(reference='product')."
         raise ArgumentError("dependence", must, repr(measure.reference), fix)
-    kept, kernels = _kept.get(), (measure.kernel_z, measure._kernel_s(s))
-    if kept is None or not all(map(has_document, kernels)):
+    kernels = measure.kernel_z, measure._kernel_s(s)
+    if not all(map(has_document, kernels)):
         return _from_table_or_rows(z, s, kernels, generator, w, groups)
-    tensors = z, s.values, w, groups
-    key = (
-        tuple(None if x is None else (x.data_ptr(), x.shape, x.stride()) for x in tensors),
-        repr([describe_kernel(kernel) for kernel in kernels]),
-        generator.get_state().numpy().tobytes(),
-    )
-    if key not in kept:
-        # The tensors are kept too: while they live, no other one has their address.
-        new = _from_table_or_rows(z, s, kernels, generator, w, groups)
-        kept[key] = new, generator.get_state(), tensors
-    found, state, _ = kept[key]
+
+    def make() -> tuple[Embedding | TableEmbedding, Tensor]:
+        return _from_table_or_rows(z, s, kernels, generator, w, groups), generator.get_state()
+
+    documents = repr([describe_kernel(kernel) for kernel in kernels])
+    key = ("embedding", documents, generator.get_state().numpy().tobytes())
+    found, state = once(key, (z, s.values, w, groups), make)
     generator.set_state(state)
-    embedded: Embedding | TableEmbedding = found
-    return embedded
+    return found
 
 
 def _from_table_or_rows(
@@ -214,20 +193,8 @@ def _from_table_or_rows(
     groups: Tensor | None,
 ) -> Embedding | TableEmbedding:
     if has_table(z, s, groups):
-        return TableEmbedding.of(_find_law(z, s, w), kernels, z, s)
+        return TableEmbedding.of(table_of(z, s, w).law(), kernels, z, s)
     return _embed(z, s, kernels, generator, w, groups)
-
-
-def _find_law(z: Tensor, s: Sensitive, w: Tensor | None) -> Law:
-    """Return the law of a table of these rows, counted once within :func:`keep_embeddings`."""
-    kept, tensors = _kept.get(), (z, s.values, w)
-    if kept is None:
-        return table_of(z, s, w).law()
-    key = ("law", *(None if x is None else (x.data_ptr(), x.shape, x.stride()) for x in tensors))
-    if key not in kept:
-        kept[key] = table_of(z, s, w).law(), tensors
-    law: Law = kept[key][0]
-    return law
 
 
 def _embed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from scipy.special import ndtr, stdtr
 
 from frhsic._checks import ArgumentError
 from frhsic.data import to_generator
-from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance, ScoreGap
+from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance, RankGap, ScoreGap, mid_ranks
 from frhsic.inference._decision_gaps import (
     MOST_DRAWS,
     Decisions,
@@ -20,9 +21,10 @@ from frhsic.inference._decision_gaps import (
     find_decisions,
 )
 from frhsic.inference._embedding import as_hsic, embedding
+from frhsic.inference._gaps import gaps_of
 from frhsic.inference._gdp_intervals import gdp_curve, gdp_tails
 from frhsic.inference._kernel_intervals import group_notes, kernel_words, root_of
-from frhsic.inference._question import Observations, find_method
+from frhsic.inference._question import Observations, check_one_score, find_method
 from frhsic.inference._results import EquivalenceResult
 from frhsic.inference._score_gap_intervals import GapCurve, gap_curve, gap_tails
 from frhsic.numerics._threads import one_thread
@@ -54,7 +56,7 @@ def equivalence_test(
         The sensitive columns.
     tolerance : float
         In the units of the measure: debiased normalised HSIC by default, the unit of the score for GDP.
-    dependence : HSIC, DistanceCovariance, GDP, ScoreGap or None, default=None
+    dependence : HSIC, DistanceCovariance, GDP, ScoreGap, RankGap or None, default=None
         None is normalised HSIC.
     alpha : float, default=0.05
         The level of the test; ``upper`` is the upper confidence limit at 1 - alpha.
@@ -84,7 +86,7 @@ def equivalence_test(
     is larger than |C^|, lambda_1 is taken times |C| / |C^|: of a dependence that sits in a small group, the
     sample that has few rows of it shows a small |C^| and a small variance at once.
 
-    *GDP and ScoreGap.* p is the smallest alpha at which the upper confidence limit, as in
+    *GDP, ScoreGap and RankGap.* p is the smallest alpha at which the upper confidence limit, as in
     :func:`confidence_interval`, is below the tolerance. ``target`` says for which curves it holds.
 
     Examples
@@ -164,6 +166,9 @@ def _test_hsic(
 
 
 def _test_gdp(rows: Observations, measure: GDP, question: _Question) -> EquivalenceResult:
+    table = gaps_of(rows, measure)
+    if table is not None:
+        return table.below(measure, question.tolerance, question.alpha)
     measure, curve = gdp_curve(rows, measure, question.generator)
     upper = gdp_tails(curve, question.n_draws, question.generator).upper
     return _from_limits(
@@ -179,6 +184,10 @@ def _test_gdp(rows: Observations, measure: GDP, question: _Question) -> Equivale
 
 
 def _test_gap(rows: Observations, measure: ScoreGap, question: _Question) -> EquivalenceResult:
+    check_one_score(rows, "the gap of a score")
+    table = gaps_of(rows, measure)
+    if table is not None:
+        return table.below(measure, question.tolerance, question.alpha)
     found: GapCurve | Decisions
     if measure.cutoff is None:
         found = gap_curve(rows, measure, question.generator)
@@ -197,6 +206,16 @@ def _test_gap(rows: Observations, measure: ScoreGap, question: _Question) -> Equ
         method=found.method,
         notes=(*found.notes, *found.curve.notes()),
     )
+
+
+def _test_rank_gap(rows: Observations, measure: RankGap, question: _Question) -> EquivalenceResult:
+    check_one_score(rows, "the rank gap")
+    table = gaps_of(rows, measure)
+    if table is not None:
+        return table.below(measure, question.tolerance, question.alpha)
+    ranked = replace(rows, z=mid_ranks(rows.z[:, 0], rows.weights)[:, None])
+    found = _test_gap(ranked, ScoreGap(), question)
+    return replace(found, measure=measure.words, notes=(*found.notes, "Ranks are those of these rows."))
 
 
 def _from_limits(
@@ -233,4 +252,5 @@ _METHODS: dict[type[Dependence], Callable[[Observations, Any, _Question], Equiva
     DistanceCovariance: _test_hsic,
     GDP: _test_gdp,
     ScoreGap: _test_gap,
+    RankGap: _test_rank_gap,
 }

@@ -13,10 +13,16 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.dependence import GDP
+from frhsic.inference._gaps import gaps_of, gaps_of_sketch
 from frhsic.inference._kernel_intervals import CHANCE_DRAWS, group_notes
 from frhsic.inference._places import roots
 from frhsic.inference._process import Process, Smoothed, smooth_rows, smooth_sketch
-from frhsic.inference._question import IntervalOptions, Observations, check_sketch_of_rows
+from frhsic.inference._question import (
+    IntervalOptions,
+    Observations,
+    check_sketch_of_rows,
+    stored_rows,
+)
 from frhsic.inference._results import Interval
 from frhsic.numerics._permutations import random_orders
 from frhsic.numerics._smoothing import bandwidths_of, ranges_of
@@ -31,6 +37,10 @@ CHANCE_ROWS = 5_000
 
 
 def gdp_interval(rows: Observations, measure: GDP, options: IntervalOptions) -> Interval:
+    _check_weighting(measure)
+    found = gaps_of(rows, measure)
+    if found is not None:
+        return found.interval(measure, options)
     rows, measure, notes = rows_to_smooth(rows, measure, options.generator)
     measure, curve = gdp_curve(rows, measure, options.generator)
     estimate = float(measure(rows.z, rows.s, rows.w))
@@ -49,16 +59,21 @@ def rows_to_smooth(
 
 
 def sketch_gdp_interval(sketch: HSICSketch, measure: GDP, options: IntervalOptions) -> Interval:
+    """Return the interval of a sketch: by its counts of decisions where it has them, else by its means."""
     _check_weighting(measure)
     check_sketch_of_rows(sketch, "GDP")
+    found = gaps_of_sketch(sketch, measure)
+    if found is not None:
+        return found.interval(measure, options)
     line = sketch.line()
     span = line.span if measure.range_s is None else measure.range_s
     curve = smooth_sketch(sketch, line, measure.bandwidth_s, span)
     if curve is None:
-        z, s, w = sketch.stored
-        found = gdp_interval(Observations(z, s, w / w.sum()), measure, options)
-        note = f"The numbers of s reach too far for the grid of the sketch: {len(z):,} stored rows were used."
-        return replace(found, notes=(*found.notes, note))
+        stored = gdp_interval(stored_rows(sketch), measure, options)
+        reach = (
+            f"The numbers of s reach too far for the grid of the sketch: {stored.n:,} stored rows were used."
+        )
+        return replace(stored, notes=(*stored.notes, reach))
     estimate = float(curve.mass @ curve.gaps.abs().mean(dim=-1))
     return _interval(curve, options, estimate, line.s.names, sketch.n_rows)
 

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from frhsic._checks import ArgumentError
-from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, ScoreGap
+from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, RankGap, ScoreGap
 from frhsic.inference._eipm_intervals import eipm_interval
 from frhsic.inference._gdp_intervals import gdp_interval, sketch_gdp_interval
 from frhsic.inference._kernel_intervals import kernel_interval
 from frhsic.inference._question import IntervalOptions, Observations, check_sketch_alone, find_method
 from frhsic.inference._results import Interval
-from frhsic.inference._score_gap_intervals import score_gap_interval, sketch_score_gap_interval
+from frhsic.inference._score_gap_intervals import (
+    rank_gap_interval,
+    score_gap_interval,
+    sketch_score_gap_interval,
+)
 from frhsic.inference._sketch_intervals import sketch_hsic_interval
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
@@ -23,12 +27,14 @@ _OF_ROWS: dict[type[Dependence], Callable[[Observations, Any, IntervalOptions], 
     DistanceCovariance: kernel_interval,
     GDP: gdp_interval,
     ScoreGap: score_gap_interval,
+    RankGap: rank_gap_interval,
     EIPM: eipm_interval,
 }
 _OF_SKETCH: dict[type[Dependence], Callable[[HSICSketch, Any, IntervalOptions], Interval]] = {
     HSIC: sketch_hsic_interval,
     GDP: sketch_gdp_interval,
     ScoreGap: sketch_score_gap_interval,
+    RankGap: sketch_score_gap_interval,
 }
 
 
@@ -76,9 +82,9 @@ def confidence_interval(
         Scores or a representation, of rows that were not used to train it; or a sketch of scores and s.
     s : array-like of shape (n,) or (n, q)
         The sensitive columns. Left out for a sketch, as are weights and groups.
-    dependence : HSIC, DistanceCovariance, GDP, ScoreGap, EIPM or None, default=None
+    dependence : HSIC, DistanceCovariance, GDP, ScoreGap, RankGap, EIPM or None, default=None
         None is normalised HSIC with the kernels' default scales. A sketch has its own kernels: pass an HSIC
-        without kernels (normalised or not, its root or not), a GDP or a ScoreGap.
+        without kernels (normalised or not, its root or not), a GDP, a ScoreGap or a RankGap.
     confidence_level : float, default=0.95
     n_draws : int, default=999
         Multiplier draws.
@@ -112,14 +118,22 @@ def confidence_interval(
     the rows of a group take the place of rows, Student's law that of the normal law, and the estimate leaves
     out all pairs of rows of one group. The interval always holds its estimate, which may be negative.
 
-    *GDP* is the mean over s of |g|, g the gap between the mean at s (or within its range) and the overall
-    mean. Where the sign of the gap is beyond doubt, its error is that of a mean. Elsewhere the sum of |g| is
-    at most the root of that of g^2, which is estimated without the part that chance adds. ``target`` says
-    which curve it is about; the lower end holds for any.
+    *Gaps of one score* (GDP, ScoreGap, RankGap) come from its table: they are sums of w_r |C_ir|, with C_ir
+    the covariance of being in cell i of s and of a score up to cut-off r. For any signs g the sum of w_r g_ir
+    C_ir is at most the gap. V is its mean over all orders of the rows, of signs that are learned from the
+    rows so far and valued on the next one, in closed form. V less a quantile of its error is the lower end,
+    and V, or nearly, the estimate: it leaves out most of what chance adds to ``plug_in``, the gap of the rows
+    themselves. Where signs change faster along s than so many rows can learn, it is below the gap. With
+    normal errors of deviation sigma_ir, E|C^_ir| = sigma_ir h(|C_ir| / sigma_ir) with h(k) = E|k + N(0, 1)|;
+    the plug-in and a quantile of its error, through the inverse of h, give the upper end. Below 30 rows of
+    the rarer decision both ends are exact binomial ones. Nothing is drawn but a noise whose seed is made of
+    the table: ``random_state`` and ``n_draws`` change nothing.
 
-    *ScoreGap.* A score is the sum of its parts between 17 cut-offs; the gap is the sum of the GDP of the
-    parts, and what it is more on these rows, where the gap of a decision changes its sign between two
-    cut-offs, is added to the upper end.
+    *GDP of several columns of scores, or gaps with groups*: the mean over s of |g|, g the gap between the
+    mean at s (or within its range) and the overall mean. Where the sign of the gap is beyond doubt, its error
+    is that of a mean. Elsewhere the sum of |g| is at most the root of that of g^2, which is estimated without
+    the part that chance adds. A score is the sum of its parts between 17 cut-offs; its gap is the sum of the
+    GDP of the parts, and what it is more on these rows is added to the upper end.
 
     *EIPM.* The estimate -/+ the quantile of a bound on the error of the mean of |g|, where the error of g(a)
     counts with its sign if the gap is beyond doubt, and else with its length.
@@ -139,7 +153,7 @@ def confidence_interval(
     >>> s, noise = rng.normal(size=(2, 500))
     >>> interval = confidence_interval(s + noise, s, dependence=GDP(), random_state=0, chance=False)
     >>> [round(end, 1) for end in (interval.low, interval.estimate, interval.high)]
-    [0.7, 0.8, 1.0]
+    [0.7, 0.8, 0.9]
     """
     options = IntervalOptions.read(confidence_level, n_draws, random_state, chance)
     measure = HSIC(estimator="unbiased", normalized=True) if dependence is None else dependence

@@ -34,7 +34,6 @@ def kernel_interval(
 ) -> Interval:
     z, s, w = rows.z, rows.s, rows.w
     hsic = as_hsic(measure, s)
-    kernel_z, kernel_s = hsic.kernel_z.bind(z, w), hsic._kernel_s(s).bind(s.values, w)
     found = embedding(z, s, hsic, options.generator, w, rows.groups)
     n, size, plain = len(found), found.size(hsic.normalized), w is None and rows.groups is None
     errors = found.errors(options.n_draws, options.generator)
@@ -42,16 +41,17 @@ def kernel_interval(
     t = ndtri(upper) if rows.groups is None else stdtrit(found.units - 1, upper)
     notes = [*found.notes, *group_notes(found)]
     # Not for scales that these rows chose: the bound is for kernels fixed before the rows were seen.
-    fixed = hsic.kernel_z.fixed and hsic._kernel_s(s).fixed
-    if plain and fixed and kernel_z.is_standard and kernel_s.is_standard:
+    rules = hsic.kernel_z, hsic._kernel_s(s)
+    kernels = (rules[0].bind(z, w), rules[1].bind(s.values, w)) if all(one.fixed for one in rules) else ()
+    if plain and kernels and all(one.is_standard for one in kernels):
         tail = 1.0 - options.confidence_level
-        most = population_bound(found.length**2, n, tail, kernel_z.bound * kernel_s.bound)
+        most = population_bound(found.length**2, n, tail, kernels[0].bound * kernels[1].bound)
         confidence = f"with confidence {options.confidence_level:g}"
         notes.append(f"At every n, HSIC (not normalised) is at most {number(most)} {confidence}.")
     draws = None
     most = _CHANCE_DISTANCES if isinstance(measure, DistanceCovariance) else _CHANCE_ROWS
     if options.chance and plain and n == len(z) <= most:
-        bound = HSIC(kernel_z, kernel_s, estimator="unbiased")
+        bound = HSIC(rules[0].bind(z), rules[1].bind(s.values), estimator="unbiased")
         draws = bound.permuted(z, s, random_orders(n, CHANCE_DRAWS, options.generator)) / size
     elif options.chance:
         draws = found.by_chance(_LIMIT_DRAWS, options.generator) / size

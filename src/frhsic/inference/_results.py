@@ -206,10 +206,12 @@ class Interval(Result):
     attributes : tuple of str
     n : int
     chance : float or None
-        The mean of the estimate under independence (over permutations of s).
+        The mean of the estimate under independence (over permutations of s), or of ``plug_in``.
     chance_high : float or None
         Its quantile at ``confidence_level``.
     notes : tuple of str
+    plug_in : float or None
+        The value of the rows themselves, with all that chance adds; None where that is the estimate.
 
     Examples
     --------
@@ -233,12 +235,18 @@ class Interval(Result):
     chance: float | None = None
     chance_high: float | None = None
     notes: tuple[str, ...] = ()
+    plug_in: float | None = None
 
     def __str__(self) -> str:
         level, chance = percent(self.confidence_level), ""
         if self.chance is not None and self.chance_high is not None:
             mean, high = number(self.chance), number(self.chance_high)
             chance = f" Under independence: {mean} on average, {level} below {high}."
+            if self.plug_in is not None:
+                chance = (
+                    f" On these rows it is {number(self.plug_in)} with what chance adds; under independence "
+                    f"that is {mean} on average, {level} below {high}."
+                )
         text = (
             f"{self.measure} on {' and '.join(self.attributes)} is {number(self.estimate)}, {level} interval "
             f"[{number(self.low)}, {number(self.high)}] ({self.method}, n = {self.n:,}).{chance} "
@@ -338,14 +346,15 @@ class AUCCurve(Result):
 class DecisionGaps(Result):
     """The mean gap along s of the decision score > t at each cut-off t, with a band for all of them."""
 
-    _columns = ("cutoffs", "rates", "gaps", "low", "high", "chance")
+    _columns = ("cutoffs", "rates", "gaps", "low", "high", "plug_in", "chance")
 
     cutoffs: tuple[float, ...]
     rates: tuple[float, ...]  # the share of rows above each
     gaps: tuple[float, ...]  # how far the share at a value of s lies from it, on average over the rows
     low: tuple[float, ...]  # the simultaneous band
     high: tuple[float, ...]
-    chance: tuple[float, ...]  # the mean gap under independence
+    plug_in: tuple[float, ...]  # the gap of the rows themselves, with all that chance adds
+    chance: tuple[float, ...]  # its mean under independence
     confidence_level: float
     target: str
     attributes: tuple[str, ...]
@@ -355,7 +364,7 @@ class DecisionGaps(Result):
 
     @property
     def worst(self) -> int:
-        """The index of the cut-off with the largest gap on these rows."""
+        """The index of the cut-off with the largest gap."""
         return max(range(len(self.gaps)), key=self.gaps.__getitem__)
 
     def __str__(self) -> str:
@@ -363,9 +372,9 @@ class DecisionGaps(Result):
         text = (
             f"Decisions along {' and '.join(self.attributes)} differ from the overall rate by at most "
             f"{number(max(self.high))} on average at each of {len(self.cutoffs)} cut-offs, with "
-            f"{percent(self.confidence_level)} confidence for all of them; on these rows most at "
-            f"{number(self.cutoffs[k])}: {number(self.gaps[k])}, under independence {number(self.chance[k])} "
-            f"(n = {self.n:,}). Target: {self.target}."
+            f"{percent(self.confidence_level)} confidence for all of them; most at "
+            f"{number(self.cutoffs[k])}: {number(self.gaps[k])} (n = {self.n:,}; with what chance adds "
+            f"{number(self.plug_in[k])}, under independence {number(self.chance[k])}). Target: {self.target}."
         )
         return " ".join((text, *self.notes))
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from frhsic._text import number
-from frhsic.dependence import ScoreGap
-from frhsic.inference._decision_gaps import cutoffs_of, decision_interval, interval_of, read_sketch
+from frhsic.dependence import RankGap, ScoreGap, mid_ranks
+from frhsic.inference._decision_gaps import decision_interval
+from frhsic.inference._gaps import gaps_of, gaps_of_sketch
 from frhsic.inference._gdp_intervals import (
     CHANCE_ROWS,
     gdp_curve,
@@ -30,7 +30,6 @@ from frhsic.inference._question import (
     stored_rows,
 )
 from frhsic.inference._results import Interval
-from frhsic.inference._score_table import Table
 from frhsic.numerics._permutations import random_orders
 from frhsic.sketching import HSICSketch
 
@@ -46,8 +45,6 @@ class GapCurve(NamedTuple):
     beside: float  # the mean of the gap over that of the parts, both under independence
     curve: Smoothed
     notes: tuple[str, ...]
-    error: float = 0.0  # of the estimate, by levels of the score in a sketch
-    n: int | None = None  # rows, where they are those of a sketch
 
     @property
     def method(self) -> str:
@@ -107,73 +104,57 @@ def _parts(z: Tensor, w: Tensor) -> tuple[Tensor, float]:
     return parts, decisions / float(deviations.mean())
 
 
-def _gap_of_sketch(sketch: HSICSketch, table: Table) -> GapCurve:
-    """Return the gap of all rows of a sketch, with each score at the mean of its level.
-
-    A distance between two laws changes by at most the mean distances that scores move: the gap is off by at
-    most twice the mean distance between a score and the mean of its level. Both ends move by that.
-    """
-    law, mass = sketch.law_z(), table.mass.sum(dim=0)
-    level = torch.searchsorted(table.cutoffs, law.places.contiguous())
-    held, inside = (
-        mass.new_zeros(len(mass)).index_add(0, level, x) for x in (law.mass, law.mass * law.places)
-    )
-    edges = torch.cat((table.cutoffs[:1], table.cutoffs, table.cutoffs[-1:]))
-    z = torch.where(held > 0, inside / held.clamp_min(1e-300), 0.5 * (edges[:-1] + edges[1:]))[:, None]
-    step = float(law.places.diff().min()) if len(law.places) > 1 else 0.0
-    error = 2.0 * (float(law.mass @ (law.places - z[level, 0]).abs()) + step)
-    kept = mass > 0
-    some, ratio = _parts(z[kept], mass[kept])
-    parts = z.new_zeros((len(z), some.shape[1])).index_copy(0, kept.nonzero()[:, 0], some)
-    curve = table.curve(parts)
-    estimate = float(
-        table.gaps() @ z[:, 0].diff()
-    )  # between the means of two levels D is that of the cut-off
-    missed = max(0.0, estimate - float(curve.mass @ curve.gaps.abs().mean(dim=1)))
-    note = (
-        f"By {len(mass):,} levels of the score: within {number(error)} of the gap of the scores themselves; "
-        "the interval is longer by that on both sides."
-    )
-    return GapCurve(estimate, missed, ratio, curve, (note,), error, sketch.n_rows)
-
-
 def gap_tails(
     found: GapCurve, n_draws: int, generator: torch.Generator
 ) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """Return the lower and the upper limit of the gap as functions of the chance that each fails."""
     tails = gdp_tails(found.curve, n_draws, generator, standardize=True)
     return (
-        lambda tail: max(0.0, min(tails.lower(tail), found.estimate) - found.error),
-        lambda tail: max(tails.upper(tail) + found.missed, found.estimate) + found.error,
+        lambda tail: max(0.0, min(tails.lower(tail), found.estimate)),
+        lambda tail: max(tails.upper(tail) + found.missed, found.estimate),
     )
 
 
 def score_gap_interval(rows: Observations, measure: ScoreGap, options: IntervalOptions) -> Interval:
     """Return the interval of the gap over all cut-offs, at one, or at the worst."""
+    check_one_score(rows, "the gap of a score")
+    found = gaps_of(rows, measure)
+    if found is not None:
+        return found.interval(measure, options)
     if measure.cutoff is not None:
         return decision_interval(rows, measure, options)
     return _interval(rows, measure, options, gap_curve(rows, measure, options.generator))
 
 
-def sketch_score_gap_interval(sketch: HSICSketch, measure: ScoreGap, options: IntervalOptions) -> Interval:
+def rank_gap_interval(rows: Observations, measure: RankGap, options: IntervalOptions) -> Interval:
+    """Return the interval of the rank gap; of groups of rows that of the score gap of their mid-ranks."""
+    check_one_score(rows, "the rank gap")
+    found = gaps_of(rows, measure)
+    if found is not None:
+        return found.interval(measure, options)
+    ranked = replace(rows, z=mid_ranks(rows.z[:, 0], rows.weights)[:, None])
+    by_rows = _interval(ranked, ScoreGap(), options, gap_curve(ranked, ScoreGap(), options.generator))
+    return replace(by_rows, measure=measure.words, notes=(*by_rows.notes, "Ranks are those of these rows."))
+
+
+def sketch_score_gap_interval(
+    sketch: HSICSketch, measure: ScoreGap | RankGap, options: IntervalOptions
+) -> Interval:
     """Return the interval of a sketch: of all its rows where it counts decisions, else of its stored rows."""
-    if measure.cutoff is not None:
-        rows, decisions = read_sketch(sketch, measure, options.generator, cutoffs_of(measure))
-        return interval_of(rows, measure, options, decisions)
     check_sketch_of_rows(sketch, "the gap of a score")
-    rows = stored_rows(sketch)
-    table = Table.of_sketch(sketch) if measure.bandwidth_s is None else None
-    if table is not None:
-        return _interval(rows, measure, options, _gap_of_sketch(sketch, table))
-    found = gap_curve(rows, measure, options.generator)
-    return _interval(rows, measure, options, found._replace(notes=(*found.notes, *note_stored(sketch))))
+    found = gaps_of_sketch(sketch, measure)
+    if found is not None:
+        return found.interval(measure, options)
+    of_rows = rank_gap_interval if isinstance(measure, RankGap) else score_gap_interval
+    stored = of_rows(stored_rows(sketch), measure, options)  # type: ignore[arg-type]
+    return replace(stored, notes=(*stored.notes, *note_stored(sketch)))
 
 
 def _interval(rows: Observations, measure: ScoreGap, options: IntervalOptions, found: GapCurve) -> Interval:
     lower, upper = gap_tails(found, options.n_draws, options.generator)
     tail = 0.5 * (1.0 - options.confidence_level)
     draws = None
-    if options.chance and found.n is None and len(rows) <= CHANCE_ROWS and rows.groups is None:
+    if options.chance and len(rows) <= CHANCE_ROWS and rows.groups is None:
         fixed = measure.calibrate(rows.z, rows.s, weights=rows.w)
         orders = random_orders(len(rows), CHANCE_DRAWS, options.generator)
         draws = fixed.permuted(rows.z, rows.s, orders, rows.w)
@@ -189,7 +170,7 @@ def _interval(rows: Observations, measure: ScoreGap, options: IntervalOptions, f
         target=found.target,
         method=found.method,
         attributes=rows.s.names,
-        n=found.n or rows.n_units,
+        n=rows.n_units,
         chance=chance,
         chance_high=chance_high,
         notes=(*found.notes, *group_notes(rows), *found.curve.notes()),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,14 +18,58 @@ from frhsic.data import Sensitive
 from frhsic.kernels import Gaussian, Kernel
 from frhsic.table import JOINT_CELLS, KernelErrors, Labels, Law, ScoreTable, Side, median_distance
 
+_kept: ContextVar[dict[Any, Any] | None] = ContextVar("kept", default=None)
 # Of the range of a column, for the derivative of a kernel.
 _STEP = 1e-6
 # Cells of S in a table: more take too much memory beside 512 levels of the score.
 _MOST_CELLS = 16_384
 
 
-def table_of(z: Tensor, s: Sensitive, w: Tensor | None, label: Tensor | None = None) -> ScoreTable:
-    """Return the table of rows of one score ``(n, 1)`` and sensitive columns, by codes of an outcome."""
+@contextlib.contextmanager
+def keep_tables() -> Iterator[None]:
+    """Count a table, and take an embedding, once within this block: several questions share them."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+_T = TypeVar("_T")
+
+
+def once(key: tuple[Any, ...], tensors: Sequence[Tensor | None], make: Callable[[], _T]) -> _T:
+    """Return what is made of some tensors, within :func:`keep_tables` that of before."""
+    kept = _kept.get()
+    if kept is None:
+        return make()
+    places = (None if x is None else (x.data_ptr(), x.shape, x.stride()) for x in tensors)
+    key = (*key, *places)
+    if key not in kept:
+        # The tensors are kept too: while they live, no other one has their address.
+        kept[key] = make(), tensors
+    found: _T = kept[key][0]
+    return found
+
+
+def table_of(
+    z: Tensor,
+    s: Sensitive,
+    w: Tensor | None,
+    label: Tensor | None = None,
+    cutoffs: Sequence[float] = (),
+) -> ScoreTable:
+    """Return the table of rows of one score ``(n, 1)`` and sensitive columns, by codes of an outcome.
+
+    Cut-offs of the score are borders of its levels.
+    """
+    key = ("table", tuple(cutoffs), s.names, s.kinds, s.categories)
+    return once(key, (z, s.values, w, label), lambda: _count(z, s, w, label, cutoffs))
+
+
+def _count(
+    z: Tensor, s: Sensitive, w: Tensor | None, label: Tensor | None, cutoffs: Sequence[float]
+) -> ScoreTable:
     known = s.categories or (None,) * len(s.names)
     columns = [
         _labels(x, None if labels is None else len(labels)) if kind == "categorical" else x.numpy()
@@ -33,6 +81,7 @@ def table_of(z: Tensor, s: Sensitive, w: Tensor | None, label: Tensor | None = N
         outcome=None if label is None else _labels(label, None),
         sample_weight=None if w is None else w.numpy(),
         names=s.names,
+        at_scores=cutoffs,
     )
 
 

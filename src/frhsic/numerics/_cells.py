@@ -172,7 +172,7 @@ def _split(
     else:
         columns = kinds.count("continuous")
         ranges = (2.0 * units ** (1.0 / 3.0)) ** (1.0 / columns) if ranges is None else ranges
-        few = len(places) <= MOST_VALUES and units >= ROWS_PER_VALUE * len(places)
+        few = len(places) <= MOST_VALUES and round(units) >= ROWS_PER_VALUE * len(places)
         edges = _halfway(places) if few and columns == 1 else _edges(places, index, w, max(1, round(ranges)))
     part, count = torch.bucketize(x.contiguous(), edges), len(edges) + 1
     if column == len(kinds) - 1:

@@ -66,12 +66,11 @@ def decision_figures(found: Attribute, column: Column | None, key: str) -> Itera
         partial(plot_decision_gaps, gaps, thresholds=thresholds),
         key=f"{key}-cutoffs",
         title=title,
-        description=f"The gap is largest at {digits(gaps.cutoffs[k])}: {digits(gaps.gaps[k])}, with "
-        f"{digits(gaps.chance[k])} under independence. The {share} band reaches at most "
-        f"{digits(max(gaps.high))}.",
+        description=f"The gap is largest at {digits(gaps.cutoffs[k])}: {digits(gaps.gaps[k])}. The {share} "
+        f"band reaches at most {digits(max(gaps.high))}.",
         caption=f"{title}: with a decision for every score above the cut-off, how far the rate at a value of "
         f"{s} lies from the overall rate, on average over the rows. The band holds all cut-offs with {share} "
-        "confidence. Grey: the mean under independence.",
+        f"confidence.{' Grey: the mean under independence.' if gaps.plug_in == gaps.gaps else ''}",
     )
     for place, one in enumerate(found.decisions[:3]):
         if one.curve is not None:

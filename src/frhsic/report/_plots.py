@@ -206,7 +206,9 @@ def plot_profile(profile: Profile, *, labels: Sequence[str] = (), ax: Axes | Non
 def plot_decision_gaps(
     found: DecisionGaps, *, thresholds: Sequence[float] = (), ax: Axes | None = None
 ) -> Axes:
-    """Draw the gap of decisions at every cut-off, its band and its mean under independence.
+    """Draw the gap of decisions at every cut-off and its band.
+
+    Where the gaps hold all that chance adds, their mean under independence is drawn beside them.
 
     Parameters
     ----------
@@ -231,7 +233,8 @@ def plot_decision_gaps(
     band = f"{percent(found.confidence_level)} band, all cut-offs"
     ax.fill_between(cutoffs, low, high, color=MAIN, alpha=0.22, linewidth=0, label=band)
     ax.plot(cutoffs, gaps, color=MAIN, linewidth=2, marker="." if len(cutoffs) < 8 else "", label="gap")
-    ax.plot(cutoffs, chance, color=CHANCE, linestyle="--", linewidth=1.2, label="if independent")
+    if found.plug_in == found.gaps:
+        ax.plot(cutoffs, chance, color=CHANCE, linestyle="--", linewidth=1.2, label="if independent")
     for place, one in enumerate(thresholds):
         label = "threshold" if place == 0 else None
         ax.axvline(one, color=SECOND, linestyle=":", linewidth=1.4, label=label)

@@ -135,5 +135,8 @@ def _measure_row(
         mean, high = result.chance, digits(result.chance_high)
         average = "about 0" if abs(mean) < 0.2 * result.chance_high else digits(mean)
         chance = f"{average} on average, {percent(audit.confidence_level)} below {high}"
+        plug_in = result.plug_in if isinstance(result, Interval) else None
+        if plug_in is not None:
+            chance += f"; these rows, with what chance adds: {digits(plug_in)}"
     words = meaning.fill(found, audit, label)
     return Row(meaning, words, digits(result.estimate), interval, chance, remark, notes=notes)

@@ -1,10 +1,13 @@
 """The audit of a score as a function of one small table of counts."""
 
 from frhsic.table._axis import Axis
+from frhsic.table._axis import Floats as Floats
+from frhsic.table._axis import Integers as Integers
 from frhsic.table._kernel_errors import KernelErrors as KernelErrors
 from frhsic.table._kernels import Side as Side
 from frhsic.table._kernels import median_distance as median_distance
 from frhsic.table._limits import GapErrors as GapErrors
+from frhsic.table._limits import GapLimits as GapLimits
 from frhsic.table._measures import coarse_cells as coarse_cells
 from frhsic.table._measures import differences as differences
 from frhsic.table._null import TableTest as TableTest

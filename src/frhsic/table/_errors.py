@@ -442,7 +442,7 @@ def part_beyond_chance(value: float, deviation: float) -> float:
 
 def choose_blindly(values: Floats, covariance: Floats) -> tuple[Floats, Floats]:
     """Return (V - e)[argmax(V + e)] averaged over e, and the deviation, of (..., h) and (..., h, h)."""
-    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+    variance = np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0)
     if values.shape[-1] == 1:
         return values[..., 0], np.sqrt(variance[..., 0])
     eigenvalues, vectors = np.linalg.eigh(covariance)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from frhsic.table._axis import Floats
+from frhsic.table._axis import Floats, Integers
 from frhsic.table._errors import (
     WIDTHS,
     Folded,
@@ -47,12 +47,12 @@ class Ends(NamedTuple):
     high: float
     plug_in: float  # the gap of the rows themselves
     chance: float  # its mean under independence
-    chance_high: float  # which 95 % of plug-ins under independence do not exceed
+    chance_high: float  # which plug-ins under independence do not exceed, with this confidence
     method: str
     notes: tuple[str, ...] = ()
 
 
-class Limits(NamedTuple):
+class GapLimits(NamedTuple):
     """Limits of a gap as functions of the chance that each fails."""
 
     plug_in: float
@@ -60,7 +60,7 @@ class Limits(NamedTuple):
     lower: Callable[[float], float]
     upper: Callable[[float], float]
     chance: float
-    chance_high: float
+    chance_above: Callable[[float], float]  # what the plug-in exceeds under independence so seldom
     method: str = _NORMAL
     notes: tuple[str, ...] = ()
 
@@ -69,9 +69,10 @@ class Limits(NamedTuple):
         tail = 0.5 * (1.0 - confidence)
         low, high = self.lower(tail), self.upper(tail)
         estimate = min(max(min(self.estimate, self.plug_in), low), high)
-        return Ends(estimate, low, high, self.plug_in, self.chance, self.chance_high, self.method, self.notes)
+        most = self.chance_above(1.0 - confidence)
+        return Ends(estimate, low, high, self.plug_in, self.chance, most, self.method, self.notes)
 
-    def times(self, factor: float) -> Limits:
+    def times(self, factor: float) -> GapLimits:
         """Return the limits of a multiple."""
         return self._replace(
             plug_in=factor * self.plug_in,
@@ -79,7 +80,15 @@ class Limits(NamedTuple):
             lower=lambda tail: factor * self.lower(tail),
             upper=lambda tail: factor * self.upper(tail),
             chance=factor * self.chance,
-            chance_high=factor * self.chance_high,
+            chance_above=lambda tail: factor * self.chance_above(tail),
+        )
+
+    def widen(self, error: float) -> GapLimits:
+        """Return limits that are farther apart by an error of the gap itself, on both sides."""
+        if error == 0.0:
+            return self
+        return self._replace(
+            lower=lambda tail: max(self.lower(tail) - error, 0.0), upper=lambda tail: self.upper(tail) + error
         )
 
     def pvalue(self, limit: float) -> float:
@@ -98,7 +107,7 @@ class Limits(NamedTuple):
 class Band(NamedTuple):
     """The gap of decisions at many cut-offs, and a band that holds at all of them together."""
 
-    cutoffs: Floats  # (r,), the mean score of the last level that is not above
+    levels: Integers  # (r,), the last level that is not above
     rates: Floats  # (r,), the share above
     estimate: Floats
     low: Floats
@@ -129,29 +138,34 @@ class GapErrors:
         the place of the squares.
     seed : int
         Of the noise. :meth:`of` takes it from the digest of a table, so that one table gives one answer.
+    cutoffs : array of int, optional
+        The levels in order behind each of which there is an asked cut-off. None takes up to 127.
     """
 
-    def __init__(self, law: Law, seed: int, levels: int = LEVELS) -> None:
+    def __init__(self, law: Law, seed: int, levels: int = LEVELS, cutoffs: Integers | None = None) -> None:
         self.law = law.merge(coarse_cells(law))
         self.seed = seed
-        self.firsts = merge_levels(self.law.shares, self.law.z, levels)
+        if cutoffs is None:
+            self.firsts = merge_levels(self.law.shares, self.law.z, levels)
+        else:
+            self.firsts = np.append(0, cutoffs + 1)
         self.rows = Rows.of(self.law, self.firsts)
         self.n = 1.0 / float(self.law.squares.sum())
         # Labels have no neighbours.
         self.widths = WIDTHS if any(law.numbers) else WIDTHS[:1]
 
     @classmethod
-    def of(cls, table: ScoreTable, label: int | None = None) -> GapErrors:
+    def of(cls, table: ScoreTable, label: int | None = None, cutoffs: Integers | None = None) -> GapErrors:
         """Return the limits of a table, or of one label of its outcome: the same for the same table."""
-        return cls(table.law(label), int(table.digest[:15], 16))
+        return cls(table.law(label), int(table.digest[:15], 16), cutoffs=cutoffs)
 
-    def score_gap(self) -> Limits:
+    def score_gap(self) -> GapLimits:
         """Return the limits of the integral of D: w_r is the distance of neighbouring levels."""
         if self._two_levels:
             return self._only_cutoff.times(float(np.diff(self.law.z)[0]))
         return self._limits(score_gap(self.law), np.diff(self.rows.z))
 
-    def rank_gap(self) -> Limits:
+    def rank_gap(self) -> GapLimits:
         """Return the limits of the gap of mid-ranks: w_r = (q_r + q_r+1) / 2, of the margin q of the score.
 
         The error of the weights counts: a row of level l adds half the sum of D at both cut-offs beside it.
@@ -165,14 +179,14 @@ class GapErrors:
         found = self._limits(rank_gap(self.law), 0.5 * (q[:-1] + q[1:]), own)
         return _at_most(found, 1.0 / 3.0)
 
-    def mean_gap(self) -> Limits:
+    def mean_gap(self) -> GapLimits:
         """Return the limits of E_S |E[f | S] - E[f]|: signs are of cells alone."""
         if self._two_levels:
             return self._only_cutoff.times(float(np.diff(self.law.z)[0]))
         features, rows = Values(self.law.z), Rows(self.law.shares, self.law.squares, self.law.z)
         return self._of(mean_gap(self.law), rows, features, np.ones(1))
 
-    def decision_gap(self, cutoff: int) -> Limits:
+    def decision_gap(self, cutoff: int) -> GapLimits:
         """Return the limits of D between levels ``cutoff`` and ``cutoff + 1``."""
         firsts = np.array([0, cutoff + 1])
         rows = Rows.of(self.law, firsts)
@@ -182,26 +196,31 @@ class GapErrors:
             return self._exact(plug_in, rows, few, np.add.reduceat(self.law.rows, firsts, axis=1))
         return _at_most(self._of(plug_in, rows, Steps(), np.ones(1)), 0.5)
 
-    def worst(self) -> Limits:
+    def worst(self) -> GapLimits:
         """Return the limits of the largest D.
 
         The cut-off at which signs are valued is learned with them, and an upper limit at every cut-off holds
         at the one at which the gap is largest.
         """
-        each = self._each
+        each, plug_in = self._each, float(decision_gaps(self.law).max())
         allowed = self._many
+        draws = np.abs(self._noise.draws).sum(axis=1)
+        draws = draws[:, allowed if allowed.any() else ...].max(axis=1) * self._chance_ratio
+
+        def chance_above(tail: float) -> float:
+            return float(np.quantile(draws, 1.0 - tail))
+
+        chance = float(draws.mean())
         if not allowed.any():
-            plug_in = float(decision_gaps(self.law).max())
-            return Limits(
-                plug_in, 0.0, lambda _: 0.0, self._upper_of_few, math.nan, math.nan, _EXACT, (_FEW_NOTE,)
-            )
+            few = self._upper_of_few
+            return GapLimits(plug_in, 0.0, lambda _: 0.0, few, chance, chance_above, _EXACT, (_FEW_NOTE,))
         F = np.cumsum(self.rows.shares.sum(axis=0))[:-1][allowed]
         values, deviations = (x[allowed] for x in self._value_each)
         agreement = self._witness.agreement(self.rank_weights)[np.ix_(allowed, allowed)]
         spread = deviations[:, None] * np.sqrt(_squared_correlations(F)) * agreement * deviations
         value, deviation = (float(x[0]) for x in choose_blindly(values[None], spread[None]))
         part = part_beyond_chance(value, deviation)
-        missed = max(0.0, float(decision_gaps(self.law).max() - each.plug_in.max()))
+        missed = max(0.0, plug_in - float(each.plug_in.max()))
 
         def upper(tail: float) -> float:
             return min(
@@ -209,14 +228,13 @@ class GapErrors:
                 max(float(self._upper_each(-ndtri(tail))[allowed].max()) + missed, self._upper_of_few(tail)),
             )
 
-        draws = np.abs(self._noise.draws).sum(axis=1)[:, allowed].max(axis=1) * self._chance_ratio
-        return Limits(
-            plug_in=float(decision_gaps(self.law).max()),
+        return GapLimits(
+            plug_in=plug_in,
             estimate=max((1.0 - part) * value + part * float(values.max()), 0.0),
             lower=lambda tail: max(value + float(ndtri(tail)) * deviation, 0.0),
             upper=upper,
-            chance=float(draws.mean()),
-            chance_high=float(np.quantile(draws, 0.95)),
+            chance=chance,
+            chance_above=chance_above,
         )
 
     def at_all_cutoffs(self, confidence: float = 0.95) -> Band:
@@ -235,9 +253,7 @@ class GapErrors:
         high = np.where(allowed, np.minimum(self._upper_each(q), 0.5), few)
         last = np.concatenate((self.firsts[1:], [len(self.law.z)])) - 1
         chance = _ROOT * np.sqrt(variances(self.rows.independent, Steps())).sum(axis=0)
-        return Band(
-            self.law.z[last[:-1]], 1.0 - F, np.clip(value, low, high), low, high, each.plug_in, chance
-        )
+        return Band(last[:-1], 1.0 - F, np.clip(value, low, high), low, high, each.plug_in, chance)
 
     @cached_property
     def _witness(self) -> Witness:
@@ -270,7 +286,7 @@ class GapErrors:
         return len(self.law.z) == 2
 
     @cached_property
-    def _only_cutoff(self) -> Limits:
+    def _only_cutoff(self) -> GapLimits:
         return self.decision_gap(0)
 
     def _few_rows(self, cutoff: int) -> tuple[float, float]:
@@ -307,14 +323,14 @@ class GapErrors:
         first = np.sqrt(variances(self.rows.independent, Steps())).sum()
         return float(first / self._noise.sigma.sum())
 
-    def _limits(self, plug_in: float, weights: Floats, own: Floats | None = None) -> Limits:
+    def _limits(self, plug_in: float, weights: Floats, own: Floats | None = None) -> GapLimits:
         return _join(plug_in, self._witness, Folded(self._noise, weights, own), self.n)
 
-    def _of(self, plug_in: float, rows: Rows, features: Steps | Values, weights: Floats) -> Limits:
+    def _of(self, plug_in: float, rows: Rows, features: Steps | Values, weights: Floats) -> GapLimits:
         noise = Noise(rows, features, self._generator)
         return _join(plug_in, Witness(noise, self.n, self.widths), Folded(noise, weights), self.n)
 
-    def _exact(self, plug_in: float, rows: Rows, few: tuple[float, float], counts: Floats) -> Limits:
+    def _exact(self, plug_in: float, rows: Rows, few: tuple[float, float], counts: Floats) -> GapLimits:
         """Return limits of D at a cut-off with few rows on one side, from binomial laws alone.
 
         With r the rarer share, D = r sum_i |pi_i - p_i| for the law pi of S among these rows. It is at most
@@ -340,32 +356,37 @@ class GapErrors:
         def upper(tail: float) -> float:
             return _largest_gap(_upper_share(min(few), self.n, tail))
 
-        chance = _ROOT * float(np.sqrt(variances(rows.independent, Steps())).sum())
+        variance = variances(rows.independent, Steps())
+        chance, spread = _ROOT * float(np.sqrt(variance).sum()), math.sqrt((1.0 - _ROOT**2) * variance.sum())
         share_in = events_in / max(events_all, 1.0) - rows_in / max(rows_all, 1.0)
         value = max(0.0, 2.0 * min(few) / self.n * share_in) if alike else 0.0
-        return Limits(plug_in, value, lower, upper, chance, math.nan, _EXACT, (_FEW_NOTE,))
+
+        def chance_above(tail: float) -> float:
+            return chance - float(ndtri(tail)) * spread
+
+        return GapLimits(plug_in, value, lower, upper, chance, chance_above, _EXACT, (_FEW_NOTE,))
 
 
 _FEW_NOTE = "Fewer than 30 rows of the rarer decision: the interval is exact, and too wide to tell much."
 
 
-def _join(plug_in: float, witness: Witness, folded: Folded, n: float) -> Limits:
+def _join(plug_in: float, witness: Witness, folded: Folded, n: float) -> GapLimits:
     value, deviation = witness.value(folded.weights, own=folded.own)
     missed = max(0.0, plug_in - folded.plug_in)
     independent = variances(witness.rows.independent, witness.features)
     scale = float((np.sqrt(independent) @ folded.weights).sum())
-    chance = _ROOT * scale
+    chance, spread = _ROOT * scale, folded.deviation(0.0) * scale / folded.scale
 
     def upper(tail: float) -> float:
         return max(_invert(folded, -float(ndtri(tail)), n) + missed, 0.0)
 
-    return Limits(
+    return GapLimits(
         plug_in=plug_in,
         estimate=witness.estimate(folded.weights, value, deviation),
         lower=lambda tail: max(value + float(ndtri(tail)) * deviation, 0.0),
         upper=upper,
         chance=chance,
-        chance_high=chance - float(ndtri(0.05)) * folded.deviation(0.0) * scale / folded.scale,
+        chance_above=lambda tail: chance - float(ndtri(tail)) * spread,
     )
 
 
@@ -405,7 +426,7 @@ def _squared_correlations(F: Floats) -> Floats:
     return np.asarray(np.minimum(odds[:, None], odds) / np.maximum(odds[:, None], odds))
 
 
-def _at_most(limits: Limits, most: float) -> Limits:
+def _at_most(limits: GapLimits, most: float) -> GapLimits:
     lower, upper = limits.lower, limits.upper
     return limits._replace(
         lower=lambda tail: min(lower(tail), most), upper=lambda tail: min(upper(tail), most)

@@ -133,7 +133,8 @@ def coarse_cells(law: Law, units: float | None = None) -> Integers:
 
 def _cut(x: Floats, w: Floats, number: bool, lines: int, units: float, count: float) -> Integers:
     values, index = np.unique(x, return_inverse=True)
-    if not number or (lines == 1 and len(values) <= MOST_VALUES and units >= ROWS_PER_VALUE * len(values)):
+    few = len(values) <= MOST_VALUES and round(units) >= ROWS_PER_VALUE * len(values)
+    if not number or (lines == 1 and few):
         return np.asarray(index)
     mass = np.bincount(index, w).astype(float)
     return _ranges(mass, max(1, round(count)))[index]

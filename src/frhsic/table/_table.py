@@ -52,6 +52,26 @@ class Law(NamedTuple):
     z_widths: Floats  # (k,)
     z_lows: Floats  # (k,), the lower end of each level; values themselves
 
+    @classmethod
+    def of_shares(cls, shares: Floats, squares: Floats, s: Floats, z: Floats, numbers: Sequence[bool]) -> Law:
+        """Return a law of which only shares, squared weights and the means of cells and levels are known."""
+        m, k = shares.shape
+        return cls(
+            shares=shares,
+            squares=squares,
+            rows=shares**2 / np.maximum(squares, 1e-300),
+            s=s,
+            z=z,
+            s_inner=np.zeros((m, k, s.shape[1])),
+            z_inner=np.zeros((m, k)),
+            cells=np.arange(m),
+            levels=np.arange(k),
+            numbers=tuple(numbers),
+            s_widths=np.zeros(s.shape),
+            z_widths=np.zeros(k),
+            z_lows=z,
+        )
+
     @property
     def p(self) -> Floats:
         """The share of each cell of S."""
@@ -71,6 +91,11 @@ class Law(NamedTuple):
     def effective_rows(self) -> float:
         """The number of rows of equal weight that say as much about a mean."""
         return 1.0 / float(self.squares.sum())
+
+    @property
+    def seed(self) -> int:
+        """A number made of the shares: the same for the same law."""
+        return int(hashlib.sha256(np.ascontiguousarray(self.shares).tobytes()).hexdigest()[:15], 16)
 
     def merge(self, groups: Integers) -> Law:
         """Return the law with cells of S merged: ``groups`` (m,) is the new cell of each."""

@@ -1,0 +1,240 @@
+"""Gaps of one score along S from its table: estimates, intervals, bands, and tests that they are small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from frhsic._checks import ArgumentError
+from frhsic._text import number
+from frhsic.dependence import GDP, RankGap, ScoreGap
+from frhsic.inference._question import IntervalOptions, Observations
+from frhsic.inference._results import DecisionGaps, EquivalenceResult, Interval
+from frhsic.inference._table import has_table, once, table_of
+from frhsic.numerics._cells import Cells
+from frhsic.sketching import HSICSketch
+from frhsic.table import Floats, GapErrors, GapLimits, Integers, Law, ScoreTable, coarse_cells
+
+Gap: TypeAlias = GDP | ScoreGap | RankGap
+
+# Gaps of tables that are still in use: an audit asks several questions of one.
+_KNOWN: WeakKeyDictionary[ScoreTable, Gaps] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """What is known about the gaps of a score: those of the cells of S in its table."""
+
+    errors: GapErrors
+    ends: Floats  # (k,), where each level of the score ends
+    names: tuple[str, ...]
+    exact: bool  # whether each value of S is a cell of its own
+    error: float = 0.0  # of the score gap and the mean gap, by the levels of a sketch
+    n: int | None = None  # rows, where the law does not know them
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, table: ScoreTable, cutoffs: Sequence[float] | None = None) -> Gaps:
+        """Return the gaps of a table; with ``cutoffs`` those of decisions at these, which it must know."""
+        if cutoffs is None and table in _KNOWN:
+            return _KNOWN[table]
+        law, borders = table.law(), table.score.borders
+        starts, ends = (borders[:-1], borders[1:]) if table.score.kind == "ranges" else (borders, borders)
+        last = _last_levels(cutoffs, starts, ends, law.levels)
+        names = tuple(axis.name for axis in table.s)
+        found = cls(GapErrors.of(table, cutoffs=last), ends[law.levels], names, _is_exact(law))
+        if cutoffs is None:
+            _KNOWN[table] = found
+        return found
+
+    @cached_property
+    def cells(self) -> str:
+        """The cells in words: "at each of 72 values of age"."""
+        size, name = len(self.errors.law.p), " and ".join(self.names)
+        if self.exact:
+            what = "values" if any(self.errors.law.numbers) or len(self.names) > 1 else "labels"
+            return f"at each of {size:,} {what} of {name}"
+        share = 100.0 * float(np.median(self.errors.law.p))
+        what = "ranges" if len(self.names) == 1 else "cells"
+        return f"within {size:,} {what} of {name}, of about {share:.2g} % of the rows each"
+
+    def target(self, measure: Gap) -> str:
+        """Return what a gap is about: finer cells have a larger one."""
+        if isinstance(measure, GDP):
+            what = "the mean distance between the overall mean and those"
+        elif isinstance(measure, ScoreGap) and measure.cutoff is not None:
+            what = "the mean distance between the overall rate and those"
+        elif isinstance(measure, RankGap):
+            what = "the gap of decisions, averaged over cut-offs at the score of a random row, of scores"
+        else:
+            what = "the mean distance between all scores and those"
+        finer = "" if self.exact else "; for single values it is at least as large"
+        return f"{what} {self.cells}{finer}"
+
+    def limits(self, measure: Gap) -> GapLimits:
+        """Return the limits of a measure."""
+        if isinstance(measure, GDP):
+            return self.errors.mean_gap().widen(self.error)
+        if isinstance(measure, RankGap):
+            return self.errors.rank_gap()
+        if measure.cutoff is None:
+            return self.errors.score_gap().widen(self.error)
+        if measure.cutoff == "worst":
+            return self.errors.worst()
+        return self.errors.decision_gap(int(self.errors.firsts[1]) - 1)
+
+    def interval(self, measure: Gap, options: IntervalOptions) -> Interval:
+        """Return the interval of a measure."""
+        ends = self.limits(measure).ends(options.confidence_level)
+        return Interval(
+            estimate=ends.estimate,
+            low=ends.low,
+            high=ends.high,
+            confidence_level=options.confidence_level,
+            measure=words_of(measure),
+            target=self.target(measure),
+            method=ends.method,
+            attributes=self.names,
+            n=self.n or round(self.errors.law.n),
+            chance=ends.chance if options.chance else None,
+            chance_high=ends.chance_high if options.chance else None,
+            notes=(*self.notes, *ends.notes),
+            plug_in=ends.plug_in,
+        )
+
+    def below(self, measure: Gap, tolerance: float, alpha: float) -> EquivalenceResult:
+        """Return the test whose null hypothesis is that a gap is at least the tolerance."""
+        limits = self.limits(measure)
+        return EquivalenceResult(
+            estimate=limits.ends(1.0 - 2.0 * min(alpha, 0.49)).estimate,
+            tolerance=tolerance,
+            pvalue=limits.pvalue(tolerance),
+            upper=limits.upper(alpha),
+            alpha=alpha,
+            measure=words_of(measure),
+            target=self.target(measure),
+            method=limits.method,
+            attributes=self.names,
+            n=self.n or round(self.errors.law.n),
+            notes=(*self.notes, *limits.notes),
+        )
+
+    def decisions(self, cutoffs: Sequence[float] | None, options: IntervalOptions) -> DecisionGaps:
+        """Return the gaps at asked cut-offs, or at up to 127, with a band for all of them."""
+        band = self.errors.at_all_cutoffs(options.confidence_level)
+        at = self.ends[band.levels] if cutoffs is None else np.asarray(cutoffs, float)
+        order = np.arange(len(at)) if cutoffs is None else np.searchsorted(np.unique(at), at)
+        columns = {
+            name: tuple(getattr(band, name)[order].tolist())
+            for name in ("rates", "low", "high", "chance", "plug_in")
+        }
+        measure = ScoreGap(cutoff="worst")
+        return DecisionGaps(
+            cutoffs=tuple(at.tolist()),
+            gaps=tuple(band.estimate[order].tolist()),
+            **columns,
+            confidence_level=options.confidence_level,
+            target=f"at each cut-off {self.target(measure)}",
+            attributes=self.names,
+            n=self.n or round(self.errors.law.n),
+            notes=self.notes,
+            largest=self.interval(measure, options) if cutoffs is None else None,
+        )
+
+
+def words_of(measure: Gap) -> str:
+    """Return a gap in words."""
+    return "GDP" if isinstance(measure, GDP) else measure.words
+
+
+def gaps_of(rows: Observations, measure: Gap, cutoffs: Sequence[float] | None = None) -> Gaps | None:
+    """Return the gaps of rows of one score, each row a person of its own; None of other rows.
+
+    ``measure`` and ``cutoffs`` are what is asked: a curve that is smoothed along S has no table.
+    """
+    if rows.z.shape[1] != 1 or rows.groups is not None or not _by_cells(measure):
+        return None
+    asked, s, exact = _asked(measure) if cutoffs is None else cutoffs, rows.s, None
+    if not has_table(rows.z, s, None):
+        # Of several columns, or very many labels, the cells of gaps are those of the table.
+        cells = Cells.of(s, rows.weights, rows.effective_units)
+        s, exact = once(("cells",), (s.values, rows.w), lambda: cells.as_sensitive(s)), cells.exact
+    found = Gaps.of(table_of(rows.z, s, rows.w, cutoffs=asked or ()), asked)
+    return found if exact is None else replace(found, names=rows.s.names, exact=exact)
+
+
+def gaps_of_sketch(sketch: HSICSketch, measure: Gap, cutoffs: Sequence[float] | None = None) -> Gaps | None:
+    """Return the gaps of all rows of a sketch, with each score at the mean of its level.
+
+    None where it counts no decisions, lacks an asked cut-off, or outliers stretch its grid too far. A
+    distance between two laws changes by at most the mean distances that scores move: a gap is off by at most
+    twice the mean distance between a score and the mean of its level. Both ends move by that.
+    """
+    found = sketch.score_table()
+    if found is None or sketch.grouped or not _by_cells(measure):
+        return None
+    line, mass, squares = found.line, found.mass.numpy(), found.squared_mass.numpy()
+    ends, scores = found.cutoffs.numpy(), sketch.law_z()
+    asked = _asked(measure) if cutoffs is None else cutoffs
+    if asked is not None and not np.isin(asked, ends).all():
+        return None
+    levels = np.flatnonzero(mass.sum(axis=0) > 0)
+    at, weight = scores.places.numpy(), scores.mass.numpy()
+    level = np.searchsorted(ends, at)
+    held, inside = (np.bincount(level, x, len(ends) + 1) for x in (weight, weight * at))
+    middle = np.concatenate((ends[:1], 0.5 * (ends[1:] + ends[:-1]), ends[-1:]))
+    z = np.where(held > 0, inside / np.maximum(held, 1e-300), middle)
+    step = float(np.diff(at).min()) if len(at) > 1 else 0.0
+    error = 2.0 * (float(weight @ np.abs(at - z[level])) + step)
+    numbers = [kind == "continuous" for kind in line.s.kinds]
+    law = Law.of_shares(mass[:, levels], squares[:, levels], line.s.values.numpy(), z[levels], numbers)
+    code = coarse_cells(law)
+    if line.step > 0.0 and float(law.p.max()) > 1.5 / (code.max() + 1):
+        return None
+    last = _last_levels(asked, np.append(scores.low, ends), np.append(ends, scores.high), levels)
+    note = (
+        f"By {len(levels):,} levels of the score: within {number(error)} of the gap of the scores "
+        "themselves; the interval is longer by that on both sides."
+    )
+    errors = GapErrors(law, law.seed, cutoffs=last)
+    exact = _is_exact(law) and line.step == 0.0
+    upto = np.append(ends, np.inf)[levels]
+    return Gaps(errors, upto, line.s.names, exact, error, sketch.n_rows, (note,))
+
+
+def _by_cells(measure: Gap) -> bool:
+    return getattr(measure, "bandwidth_s", None) is None and measure._cells is None
+
+
+def _asked(measure: Gap) -> list[float] | None:
+    """Return the cut-off of a measure of decisions at one."""
+    cutoff = measure.cutoff if isinstance(measure, ScoreGap) else None
+    return None if cutoff is None or cutoff == "worst" else [float(cutoff)]
+
+
+def _is_exact(law: Law) -> bool:
+    """Return whether each value of S is a cell of its own."""
+    return bool(coarse_cells(law).max() + 1 == len(law.p) and not law.s_widths.any())
+
+
+def _last_levels(
+    cutoffs: Sequence[float] | None, starts: Floats, ends: Floats, levels: Integers
+) -> Integers | None:
+    """Return which of some levels of the score is the last one that is not above each cut-off."""
+    if cutoffs is None:
+        return None
+    below = np.searchsorted(ends, cutoffs, side="right")
+    found = np.searchsorted(levels, below - 1, side="right")
+    for cutoff, level, count in zip(cutoffs, below, found, strict=True):
+        if level < len(ends) and starts[level] < cutoff and level in levels:
+            fix = "Make the table with at_scores=(cutoff,)."
+            raise ArgumentError("cutoffs", "be borders of the levels of the table", number(cutoff), fix)
+        if not 0 < count < len(levels):
+            got = f"{number(cutoff)}, with all scores {'above' if count == 0 else 'not above'} it"
+            raise ArgumentError("cutoffs", "have scores on both sides", got, "Take one between the scores.")
+    return np.unique(found - 1)
