@@ -160,10 +160,14 @@ class GapErrors:
         return cls(table.law(label), int(table.digest[:15], 16), cutoffs=cutoffs)
 
     def score_gap(self) -> GapLimits:
-        """Return the limits of the integral of D: w_r is the distance of neighbouring levels."""
+        """Return the limits of the integral of D: w_r is the distance of neighbouring levels.
+
+        It is at least the mean gap, and so is its estimate.
+        """
         if self._two_levels:
             return self._only_cutoff.times(float(np.diff(self.law.z)[0]))
-        return self._limits(score_gap(self.law), np.diff(self.rows.z))
+        found = self._limits(score_gap(self.law), np.diff(self.rows.z))
+        return found._replace(estimate=max(found.estimate, self.mean_gap().estimate))
 
     def rank_gap(self) -> GapLimits:
         """Return the limits of the gap of mid-ranks: w_r = (q_r + q_r+1) / 2, of the margin q of the score.
@@ -181,6 +185,10 @@ class GapErrors:
 
     def mean_gap(self) -> GapLimits:
         """Return the limits of E_S |E[f | S] - E[f]|: signs are of cells alone."""
+        return self._mean_gap
+
+    @cached_property
+    def _mean_gap(self) -> GapLimits:
         if self._two_levels:
             return self._only_cutoff.times(float(np.diff(self.law.z)[0]))
         features, rows = Values(self.law.z), Rows(self.law.shares, self.law.squares, self.law.z)
