@@ -231,7 +231,7 @@ def claims_of(result: Audit) -> dict[str, float]:
 def numbers_of(attribute: Attribute) -> dict[str, Any]:
     """Return the numbers about one attribute, or about several jointly."""
     numbers: dict[str, Any] = {"test": _pick(attribute.test, TEST)}
-    numbers |= {name: _pick(result, INTERVAL) for name, result in attribute.measures.items()}
+    numbers |= {name: _interval(result) for name, result in attribute.measures.items()}
     if attribute.cutoffs is not None:
         worst = attribute.cutoffs.worst
         numbers["worst cut-off"] = {
@@ -247,7 +247,7 @@ def numbers_of(attribute: Attribute) -> dict[str, Any]:
     for decision in attribute.decisions:
         numbers[f"decisions at {decision.threshold:g}"] = {
             **_pick(decision, DECISION),
-            "gap": _pick(decision.gap, INTERVAL),
+            "gap": _interval(decision.gap),
         }
     for region in attribute.regions:
         numbers[f"region {region.region}"] = _pick(region.answer, REGION)
@@ -263,14 +263,14 @@ def numbers_of_outcome(attribute: Attribute) -> dict[str, Any]:
         return {}
     numbers: dict[str, dict[str, Any]] = {
         "equalized odds": _pick(outcome.equalized_odds, TEST),
-        "calibration gap": _pick(outcome.calibration_gap, INTERVAL),
+        "calibration gap": _interval(outcome.calibration_gap),
         "calibration": _pick(outcome.calibration, CURVE),
         "mean": _pick(outcome.curve, CURVE),
         "absolute error": _pick(outcome.absolute_error, CURVE),
         "auc": _pick(outcome.auc, AUC),
     }
     for label in outcome.labels:
-        part = {"n": label.n, "gdp": _pick(label.gdp, INTERVAL), "curve": _pick(label.curve, CURVE)}
+        part = {"n": label.n, "gdp": _interval(label.gdp), "curve": _pick(label.curve, CURVE)}
         numbers[f"where it is {label.label}"] = part
     for rates in outcome.errors:
         numbers[f"false positives at {rates.threshold:g}"] = _pick(rates.false_positive, CURVE)
@@ -313,6 +313,13 @@ def digest(data: Data) -> str:
             is_column = isinstance(column, np.ndarray)
             sums.update(title.encode() + (column.tobytes() if is_column else repr(column).encode()))
     return sums.hexdigest()[:16]
+
+
+def _interval(result: Any) -> dict[str, Any]:
+    """Return the numbers of an interval; what a gap of the rows was is now its ``plug_in``."""
+    found = _pick(result, INTERVAL)
+    plug_in = getattr(result, "plug_in", None)
+    return found if plug_in is None else found | {"estimate": _plain(plug_in), "shown": found["estimate"]}
 
 
 def _pick(result: Any, names: Iterable[str]) -> dict[str, Value]:
