@@ -18,13 +18,13 @@ from frhsic.inference._permutation import (
     limit_values,
     permuted_values,
     rank_pvalue,
-    tails,
     use_features,
 )
 from frhsic.inference._strata import Stratum
 from frhsic.kernels import Delta, Energy, Gaussian, Linear
 from frhsic.numerics import _lowrank
 from frhsic.numerics._lowrank import complete_map, feature_map, pivoted_factor, thin_factor
+from frhsic.table import _pvalues
 from tests.helpers import median_distance as median
 
 
@@ -361,6 +361,10 @@ def test_no_more_than_a_quarter_as_many_columns_as_rows_are_whitened():
         assert len(measures) == len(weights) == members
         assert weights.sum().item() == pytest.approx(1.0)
         assert all(m.kernel_z.fixed and m.kernel_s.fixed for m in measures)
+
+
+def tails(values):
+    return torch.from_numpy(_pvalues.tails(values.numpy()))
 
 
 def test_tails_are_those_of_a_gamma_law_with_the_moments_of_all_but_the_largest():

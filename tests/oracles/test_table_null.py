@@ -9,7 +9,6 @@ from scipy import stats
 
 from frhsic.data import to_sensitive
 from frhsic.dependence import HSIC
-from frhsic.inference import _permutation as rows_test
 from frhsic.kernels import Delta, Gaussian
 from frhsic.kernels.scale import median_bandwidth
 from frhsic.table import ScoreTable, _null, independence
@@ -148,14 +147,6 @@ def test_pvalues_are_those_of_all_permutations(seed):
     result = independence(law_of(z, s), 19, rng)
     assert (result.exact, result.n_permutations, len(result.null)) == (True, 19, 19)
     assert result.pvalue == np.mean([result.statistic, *result.null] >= np.float64(result.statistic - 1e-9))
-
-
-def test_tails_are_those_of_the_test_of_rows():
-    values = np.random.default_rng(0).gamma(2.0, size=(3, 50))
-    values[:, 0] = (3.0, 40.0, 4_000.0)
-    weights = np.array([0.5, 0.25, 0.25])
-    expected = rows_test.combine(torch.from_numpy(values), torch.from_numpy(weights))
-    np.testing.assert_allclose(_null.combine(values, weights), expected.numpy(), rtol=1e-9)
 
 
 def test_the_order_of_rows_and_the_sums_inside_cells_do_not_matter():

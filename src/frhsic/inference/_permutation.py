@@ -6,12 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy import special
 from torch import Tensor
 
+from frhsic import table
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence
 from frhsic.inference._moments import RANK_Z, feature_sums
@@ -199,45 +197,9 @@ def _feature_lookup(
 
 def combine(values: Tensor, shares: Tensor | None) -> Tensor:
     """Return one statistic of several, ``(B + 1,)``: the largest of minus the logarithms of their tails."""
-    return values[0] if shares is None else (tails(values) + shares.log()[:, None]).amax(dim=0)
-
-
-def tails(values: Tensor) -> Tensor:
-    """Return -log P(a gamma law of the mean and variance of the row > value), shape ``(k, B + 1)``.
-
-    It puts statistics of different scale and skewness on one scale, without the ties of ranks. All B + 1
-    values of a row share one fit, in which the observed one has no special place: what is computed from them
-    symmetrically stays exchangeable, so a p-value by their ranks is exact whatever the fit. The largest value
-    of a row is left out of its fit (unless all others are equal), or a strong dependence that one measure
-    alone sees would widen the law by which it is judged, the more the stronger it is.
-    """
-    most = values.sort(dim=1).values[:, :-1]
-    mean, variance = most.mean(dim=1, keepdim=True), most.var(dim=1, keepdim=True)
-    equal = variance <= 1e-28 * mean.square()
-    mean = torch.where(equal, values.mean(dim=1, keepdim=True), mean)
-    variance = torch.where(equal, values.var(dim=1, keepdim=True), variance)
-    flat = (variance <= 1e-28 * mean.square()) | (mean <= 0)
-    mean, variance = torch.where(flat, 1.0, mean), torch.where(flat, 1.0, variance)
-    a, x = (mean.square() / variance).expand_as(values).numpy(), (values * mean / variance).numpy()
-    logs = _log_gamma_tail(a, x)
-    # Below the floats: the head of the asymptotic series, log(x^(a-1) e^-x / Gamma(a)) - log(1 - (a-1)/x).
-    low = np.isinf(logs)
-    a, x = a[low], x[low]
-    logs[low] = (a - 1.0) * np.log(x) - x - special.gammaln(a) - np.log1p((1.0 - a) / x)
-    return torch.where(flat, 0.0, -torch.from_numpy(logs))
-
-
-def _log_gamma_tail(a: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return log P(X > x) of the gamma law of shape a: from the smaller of its two tails."""
-    x = np.maximum(x, 0.0)
-    with np.errstate(divide="ignore"):
-        above, below = np.log(special.gammaincc(a, x)), np.log1p(-special.gammainc(a, x))
-    return np.where(x > special.gammaincinv(a, 0.5), above, below)
+    return values[0] if shares is None else torch.from_numpy(table.combine(values.numpy(), shares.numpy()))
 
 
 def rank_pvalue(values: Tensor) -> float:
     """Return the share of values that are at least the first, which is one of them."""
-    observed = values[0]
-    # Equal in exact arithmetic, apart by rounding. (inf - inf is nan, and no share is 0.)
-    slack = 1e-9 * observed.abs() if torch.isfinite(observed) else 0.0
-    return float((values >= observed - slack).double().mean())
+    return table.rank_pvalue(values.numpy())
