@@ -22,6 +22,7 @@ from frhsic.inference._gdp_intervals import (
     tails_of_columns,
 )
 from frhsic.inference._kernel_intervals import group_notes
+from frhsic.inference._of_table import check_table_alone, table_gaps
 from frhsic.inference._process import Smoothed
 from frhsic.inference._question import (
     IntervalOptions,
@@ -35,6 +36,7 @@ from frhsic.inference._question import (
 from frhsic.inference._results import DecisionGaps, Interval
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
+from frhsic.table import ScoreTable
 
 # Cut-offs at which the curve is drawn and its largest value is looked for, at equal shares of the rows.
 _CUTOFFS = 32
@@ -61,9 +63,10 @@ def decision_gaps(
 
     Parameters
     ----------
-    scores : array-like of shape (n,), or HSICSketch
-        Scores; or a sketch of one column of scores and one of s. With ``cutoffs`` of its own it gives the
-        gaps of all rows at these, else its stored rows are taken.
+    scores : array-like of shape (n,), ScoreTable or HSICSketch
+        Scores; or a table of counts, of which ``cutoffs`` must be borders of levels; or a sketch of one
+        column of scores and one of s. With ``cutoffs`` of its own it gives the gaps of all rows at these,
+        else its stored rows are taken.
     s : array-like of shape (n,) or (n, q)
         The sensitive columns, taken jointly. Left out for a sketch, as are weights and groups.
     cutoffs : sequence of float, optional
@@ -108,6 +111,9 @@ def decision_gaps(
     measure = ScoreGap(bandwidth_s, cutoff="worst")
     table: Gaps | None = None
     notes: tuple[str, ...] = ()
+    if isinstance(scores, ScoreTable):
+        check_table_alone(s=s, sample_weight=sample_weight, groups=groups)
+        return table_gaps(scores, measure, asked).decisions(asked, options)
     if isinstance(scores, HSICSketch):
         check_sketch_alone(s=s, sample_weight=sample_weight, groups=groups)
         check_sketch_of_rows(scores, "the gap of decisions")

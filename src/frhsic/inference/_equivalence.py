@@ -20,20 +20,23 @@ from frhsic.inference._decision_gaps import (
     decision_tails,
     find_decisions,
 )
-from frhsic.inference._embedding import as_hsic, embedding
+from frhsic.inference._embedding import Embedding, as_hsic, embedding
 from frhsic.inference._gaps import gaps_of
 from frhsic.inference._gdp_intervals import gdp_curve, gdp_tails
 from frhsic.inference._kernel_intervals import group_notes, kernel_words, root_of
+from frhsic.inference._of_table import check_table_alone, table_embedding, table_gaps
 from frhsic.inference._question import Observations, check_one_score, find_method
 from frhsic.inference._results import EquivalenceResult
 from frhsic.inference._score_gap_intervals import GapCurve, gap_curve, gap_tails
+from frhsic.inference._table import TableEmbedding
 from frhsic.numerics._threads import one_thread
+from frhsic.table import ScoreTable
 
 
 @one_thread()
 def equivalence_test(
     scores: object,
-    s: object,
+    s: object = None,
     *,
     tolerance: float,
     dependence: Dependence | None = None,
@@ -50,8 +53,9 @@ def equivalence_test(
 
     Parameters
     ----------
-    scores : array or frame of shape (n,) or (n, d)
-        A score or a representation, of rows that were not used to train it.
+    scores : array or frame of shape (n,) or (n, d), or ScoreTable
+        A score or a representation, of rows that were not used to train it; or a table of counts of scores
+        and s, which is then left out.
     s : array or frame of shape (n,) or (n, q)
         The sensitive columns.
     tolerance : float
@@ -105,6 +109,15 @@ def equivalence_test(
     if n_draws < 99:
         raise ArgumentError("n_draws", "be at least 99", n_draws, "Leave it out for 9,999.")
     method = find_method(_METHODS, measure)
+    if isinstance(scores, ScoreTable):
+        check_table_alone(s=s, groups=groups)
+        if isinstance(measure, GDP | ScoreGap | RankGap):
+            return table_gaps(scores, measure).below(measure, tolerance, alpha)
+        assert isinstance(measure, HSIC | DistanceCovariance)  # noqa: S101 - by ``find_method``
+        found, hsic = table_embedding(scores, measure)
+        names = tuple(axis.name for axis in scores.s)
+        asked = _Question(tolerance, alpha, n_draws, to_generator(random_state))
+        return _test_embedding(found, measure, hsic, names, asked)
     rows = Observations.read(scores, s, groups=groups).drop_zero_weights()
     return method(rows, measure, _Question(tolerance, alpha, n_draws, to_generator(random_state)))
 
@@ -119,9 +132,19 @@ class _Question(NamedTuple):
 def _test_hsic(
     rows: Observations, measure: HSIC | DistanceCovariance, question: _Question
 ) -> EquivalenceResult:
-    tolerance, alpha, n_draws, generator = question
     hsic = as_hsic(measure, rows.s)
-    found = embedding(rows.z, rows.s, hsic, generator, groups=rows.groups)
+    found = embedding(rows.z, rows.s, hsic, question.generator, groups=rows.groups)
+    return _test_embedding(found, measure, hsic, rows.s.names, question)
+
+
+def _test_embedding(
+    found: Embedding | TableEmbedding,
+    measure: HSIC | DistanceCovariance,
+    hsic: HSIC,
+    names: tuple[str, ...],
+    question: _Question,
+) -> EquivalenceResult:
+    tolerance, alpha, n_draws, generator = question
     n, size, se = len(found), found.size(hsic.normalized), found.standard_error(hsic.normalized)
     estimate = found.unbiased()[0] / size
     # Less than independence gives on average is luck, and luck must not show a tolerance that n cannot.
@@ -142,7 +165,7 @@ def _test_hsic(
         if se <= 0:
             return worst
         distance = (max(estimate, 0.0) - value) / se
-        return max(worst, float(ndtr(distance) if rows.groups is None else stdtr(found.units - 1, distance)))
+        return max(worst, float(ndtr(distance) if found.groups is None else stdtr(found.units - 1, distance)))
 
     low, high = 0.0, 1.0
     while pvalue(high) > alpha:
@@ -159,7 +182,7 @@ def _test_hsic(
         measure=kernel_words(measure),
         target="the population's value under these kernels, as fixed on this sample",
         method="normal law of the embedding, in its worst direction",
-        attributes=rows.s.names,
+        attributes=names,
         n=found.units,
         notes=(*found.notes, *group_notes(found)),
     )

@@ -159,7 +159,7 @@ def gaps_of(rows: Observations, measure: Gap, cutoffs: Sequence[float] | None = 
     """
     if rows.z.shape[1] != 1 or rows.groups is not None or not _by_cells(measure):
         return None
-    asked, s, exact = _asked(measure) if cutoffs is None else cutoffs, rows.s, None
+    asked, s, exact = asked_cutoffs(measure) if cutoffs is None else cutoffs, rows.s, None
     if not has_table(rows.z, s, None):
         # Of several columns, or very many labels, the cells of gaps are those of the table.
         cells = Cells.of(s, rows.weights, rows.effective_units)
@@ -180,7 +180,7 @@ def gaps_of_sketch(sketch: HSICSketch, measure: Gap, cutoffs: Sequence[float] | 
         return None
     line, mass, squares = found.line, found.mass.numpy(), found.squared_mass.numpy()
     ends, scores = found.cutoffs.numpy(), sketch.law_z()
-    asked = _asked(measure) if cutoffs is None else cutoffs
+    asked = asked_cutoffs(measure) if cutoffs is None else cutoffs
     if asked is not None and not np.isin(asked, ends).all():
         return None
     levels = np.flatnonzero(mass.sum(axis=0) > 0)
@@ -211,7 +211,7 @@ def _by_cells(measure: Gap) -> bool:
     return getattr(measure, "bandwidth_s", None) is None and measure._cells is None
 
 
-def _asked(measure: Gap) -> list[float] | None:
+def asked_cutoffs(measure: Gap) -> list[float] | None:
     """Return the cut-off of a measure of decisions at one."""
     cutoff = measure.cutoff if isinstance(measure, ScoreGap) else None
     return None if cutoff is None or cutoff == "worst" else [float(cutoff)]

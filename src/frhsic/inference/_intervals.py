@@ -10,6 +10,7 @@ from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, R
 from frhsic.inference._eipm_intervals import eipm_interval
 from frhsic.inference._gdp_intervals import gdp_interval, sketch_gdp_interval
 from frhsic.inference._kernel_intervals import kernel_interval
+from frhsic.inference._of_table import check_table_alone, table_interval
 from frhsic.inference._question import IntervalOptions, Observations, check_sketch_alone, find_method
 from frhsic.inference._results import Interval
 from frhsic.inference._score_gap_intervals import (
@@ -20,6 +21,7 @@ from frhsic.inference._score_gap_intervals import (
 from frhsic.inference._sketch_intervals import sketch_hsic_interval
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
+from frhsic.table import ScoreTable
 
 # The interval of each measure: a new measure gets one by a line here.
 _OF_ROWS: dict[type[Dependence], Callable[[Observations, Any, IntervalOptions], Interval]] = {
@@ -40,9 +42,9 @@ _OF_SKETCH: dict[type[Dependence], Callable[[HSICSketch, Any, IntervalOptions], 
 
 @overload
 def confidence_interval(
-    scores: HSICSketch,
+    scores: HSICSketch | ScoreTable,
     *,
-    dependence: HSIC | GDP | None = ...,
+    dependence: Dependence | None = ...,
     confidence_level: float = ...,
     n_draws: int = ...,
     random_state: object = ...,
@@ -78,10 +80,11 @@ def confidence_interval(
 
     Parameters
     ----------
-    scores : array-like of shape (n,) or (n, d), or HSICSketch
-        Scores or a representation, of rows that were not used to train it; or a sketch of scores and s.
+    scores : array-like of shape (n,) or (n, d), ScoreTable or HSICSketch
+        Scores or a representation, of rows that were not used to train it; or a table of counts, or a sketch,
+        of scores and s.
     s : array-like of shape (n,) or (n, q)
-        The sensitive columns. Left out for a sketch, as are weights and groups.
+        The sensitive columns. Left out for a table or a sketch, as are weights and groups.
     dependence : HSIC, DistanceCovariance, GDP, ScoreGap, RankGap, EIPM or None, default=None
         None is normalised HSIC with the kernels' default scales. A sketch has its own kernels: pass an HSIC
         without kernels (normalised or not, its root or not), a GDP, a ScoreGap or a RankGap.
@@ -157,6 +160,9 @@ def confidence_interval(
     """
     options = IntervalOptions.read(confidence_level, n_draws, random_state, chance)
     measure = HSIC(estimator="unbiased", normalized=True) if dependence is None else dependence
+    if isinstance(scores, ScoreTable):
+        check_table_alone(s=s, sample_weight=sample_weight, groups=groups)
+        return table_interval(scores, measure, options)
     if isinstance(scores, HSICSketch):
         check_sketch_alone(s=s, sample_weight=sample_weight, groups=groups)
         of_sketch = _OF_SKETCH.get(type(measure), sketch_hsic_interval)  # which raises for other measures

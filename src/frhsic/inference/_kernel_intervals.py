@@ -26,7 +26,7 @@ _MARGIN = 1.5
 # Draws of the estimate under independence: permutations up to so many rows (of distances, which have no thin
 # factor and cost n^2 each, up to the second number), the limit of their law above.
 CHANCE_DRAWS, _CHANCE_ROWS, _CHANCE_DISTANCES = 199, 1_024, 512
-_LIMIT_DRAWS = 1_999  # of the limit, which cost no rows
+LIMIT_DRAWS = 1_999  # of the limit, which cost no rows
 
 
 def kernel_interval(
@@ -36,7 +36,6 @@ def kernel_interval(
     hsic = as_hsic(measure, s)
     found = embedding(z, s, hsic, options.generator, w, rows.groups)
     n, size, plain = len(found), found.size(hsic.normalized), w is None and rows.groups is None
-    errors = found.errors(options.n_draws, options.generator)
     upper = 0.5 + 0.5 * options.confidence_level
     t = ndtri(upper) if rows.groups is None else stdtrit(found.units - 1, upper)
     notes = [*found.notes, *group_notes(found)]
@@ -54,14 +53,33 @@ def kernel_interval(
         bound = HSIC(rules[0].bind(z), rules[1].bind(s.values), estimator="unbiased")
         draws = bound.permuted(z, s, random_orders(n, CHANCE_DRAWS, options.generator)) / size
     elif options.chance:
-        draws = found.by_chance(_LIMIT_DRAWS, options.generator) / size
+        draws = found.by_chance(LIMIT_DRAWS, options.generator) / size
+    half_width = float(t) * found.standard_error(hsic.normalized)
+    return interval_of_embedding(
+        found, measure, options, half_width=half_width, draws=draws, attributes=s.names, notes=notes
+    )
+
+
+def interval_of_embedding(
+    found: Embedding | TableEmbedding,
+    measure: HSIC | DistanceCovariance,
+    options: IntervalOptions,
+    *,
+    half_width: float,
+    draws: Tensor | None,
+    attributes: tuple[str, ...],
+    notes: Sequence[str] = (),
+) -> Interval:
+    """Return the interval of a measure from its embedding."""
+    wide, size = max(options.confidence_level, 0.95), found.size(measure.normalized)
+    far = isinstance(found, TableEmbedding) and found.is_far(_MARGIN, wide)
     return hsic_interval(
         measure,
         options,
         estimate=found.unbiased()[0] / size,
-        half_width=float(t) * found.standard_error(hsic.normalized),
+        half_width=half_width,
         length=found.length,
-        errors=errors,
+        errors=None if far else found.errors(options.n_draws, options.generator),
         size=size,
         draws=draws,
         methods=(
@@ -69,7 +87,7 @@ def kernel_interval(
             "bound by the multiplier bootstrap of the embedding: near independence",
         ),
         target="the population's value under these kernels, as fixed on this sample",
-        attributes=s.names,
+        attributes=attributes,
         n=found.units,
         notes=notes,
     )
@@ -82,7 +100,7 @@ def hsic_interval(
     estimate: float,
     half_width: float,
     length: float,
-    errors: Tensor,
+    errors: Tensor | None,
     size: float,
     draws: Tensor | None,
     methods: tuple[str, str],
@@ -94,11 +112,13 @@ def hsic_interval(
 ) -> Interval:
     """Return the interval for an HSIC: on its root far from independence, else from zero to a bound.
 
-    The estimate is |C|^2 / size, ``length`` is |C^|, ``errors`` are draws of |C^ - C|, and ``draws`` those of
-    the estimate under independence. ``excess`` is added to the bound.
+    The estimate is |C|^2 / size, ``length`` is |C^|, ``errors`` are draws of |C^ - C| (None: ``length`` is
+    far beyond them), and ``draws`` those of the estimate under independence. ``excess`` is added to it.
     """
     level = options.confidence_level
-    radius, wide = (float(errors.quantile(q)) for q in (level, max(level, 0.95)))
+    radius, wide = 0.0, 0.0
+    if errors is not None:
+        radius, wide = (float(errors.quantile(q)) for q in (level, max(level, 0.95)))
     if estimate > 0.0 and length > _MARGIN * wide:
         method, middle = methods[0], math.sqrt(estimate)
         half = half_width / (2.0 * middle)

@@ -170,6 +170,10 @@ class TableEmbedding:
         """Return the first-order standard error of the debiased form."""
         return self.found.standard_error(normalized)
 
+    def is_far(self, factor: float, confidence: float) -> bool:
+        """Return whether |C^| is above so many times a quantile of |C^ - C|, before that is known."""
+        return self.found.is_far(factor, confidence)
+
     def errors(self, n_draws: int, generator: torch.Generator) -> Tensor:
         """Return draws of |C^ - C|, shape ``(n_draws,)``."""
         return torch.from_numpy(self.found.errors(n_draws, rng_of(generator)))

@@ -17,6 +17,7 @@ from frhsic.inference._bootstrap import WILD_ROWS, cluster_values, permuted_mean
 from frhsic.inference._embedding import biased_hsic
 from frhsic.inference._gamma import gamma_test
 from frhsic.inference._moments import RANK_Z
+from frhsic.inference._of_table import check_table_alone, table_test
 from frhsic.inference._question import MIN_GROUPS, Observations, check_permutations, check_sketch_alone
 from frhsic.inference._results import TestResult
 from frhsic.inference._sketch_tests import sketch_test
@@ -24,7 +25,7 @@ from frhsic.inference._strata import MIN_TEST_ROWS, Design, make_design
 from frhsic.inference._table import has_table, rng_of, table_of
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
-from frhsic.table import independence
+from frhsic.table import ScoreTable, independence
 
 NullLaw = Literal["permutation", "gamma"]
 
@@ -38,7 +39,7 @@ WIDE_ROWS = 100
 
 @overload
 def independence_test(
-    scores: HSICSketch,
+    scores: HSICSketch | ScoreTable,
     *,
     method: NullLaw = ...,
     given: object = ...,
@@ -97,7 +98,7 @@ def independence_test(
 
     Parameters
     ----------
-    scores : array or frame of shape (n,) or (n, d), or HSICSketch
+    scores : array or frame of shape (n,) or (n, d), ScoreTable or HSICSketch
         Scores or a representation; or a sketch of scores and s, which is tested by the HSIC of its kernels
         with the limit of the permutation law for large n.
     s : array or frame of shape (n,) or (n, q)
@@ -148,6 +149,16 @@ def independence_test(
     check_permutations(n_permutations)
     check_aligned(scores=scores, s=s, given=given, sample_weight=sample_weight, groups=groups)
     generator = to_generator(random_state)
+    if isinstance(scores, ScoreTable):
+        check_table_alone(
+            s=s,
+            dependence=dependence,
+            sample_weight=sample_weight,
+            weights_of_s=weights_of_s,
+            groups=groups,
+            each=each or None,
+        )
+        return table_test(scores, given, int(n_permutations), generator)
     if isinstance(scores, HSICSketch):
         check_sketch_alone(
             s=s,

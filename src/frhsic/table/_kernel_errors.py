@@ -12,6 +12,7 @@ import math
 from functools import cached_property
 
 import numpy as np
+from scipy import special
 
 from frhsic.table._axis import Floats
 from frhsic.table._kernels import Bandwidths, Side, side_s
@@ -74,8 +75,6 @@ class KernelErrors:
         """Eigenvalues of the covariance of C^ - C, and the part of their sum that they leave out."""
         law, (A, B) = self.law, self._directions
         sq = law.squares
-        terms = sq * (np.outer(self.s.diagonal, self.z.diagonal) - 2.0 * self.zs)
-        total = float(terms.sum() + sq.sum() * np.sum(law.shares * self.zs))
         sizes = np.outer(law.p @ A**2, law.q @ B**2).ravel()
         kept = np.argsort(sizes)[::-1][:_PAIRS]
         a, b = np.divmod(kept, B.shape[1])
@@ -92,7 +91,23 @@ class KernelErrors:
             second = fourth[a[:, None], a[None], b[:, None], b[None]]
         second = second - np.outer(v, c) - np.outer(c, v) + sq.sum() * np.outer(c, c)
         values = np.maximum(np.linalg.eigvalsh(second)[::-1], 0.0)
-        return values, max(0.0, total - float(values.sum()))
+        return values, max(0.0, self.mean_square - float(values.sum()))
+
+    @property
+    def mean_square(self) -> float:
+        """The mean of |C^ - C|^2: the sum of all eigenvalues."""
+        squares = self.law.squares
+        terms = squares * (np.outer(self.s.diagonal, self.z.diagonal) - 2.0 * self.zs)
+        return float(terms.sum() + squares.sum() * np.sum(self.law.shares * self.zs))
+
+    def is_far(self, factor: float, confidence: float) -> bool:
+        """Return whether |C^| is above so many times a quantile of |C^ - C|, whatever the eigenvalues are.
+
+        Of all sums of independent squares with one mean a single square has the largest upper quantiles, of
+        tails up to .2: Szekely and Bakirov (2003).
+        """
+        square = float(special.chdtri(1.0, 1.0 - confidence))
+        return self.value.biased[0] > factor**2 * square * self.mean_square
 
     def errors(self, n_draws: int, rng: np.random.Generator) -> Floats:
         """Return draws of |C^ - C|, shape ``(n_draws,)``."""
@@ -105,8 +120,7 @@ class KernelErrors:
         squares = self.law.squares
         sides = zip(self._directions, (squares.sum(axis=1), squares.sum(axis=0)), strict=True)
         lam, mu = (np.maximum(np.linalg.eigvalsh(F.T @ (w[:, None] * F) / w.sum()), 0.0) for F, w in sides)
-        products = np.outer(lam, mu).ravel()
-        products = products[products > 1e-6 * products.max()]
+        products = np.sort(np.outer(lam, mu), axis=None)[::-1][:_PAIRS]
         chi = rng.standard_normal((n_draws, len(products))) ** 2
         return np.asarray((chi - 1.0) @ products / self.law.effective_rows)
 
