@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import zip_longest
+from typing import Literal
 
 import torch
 
@@ -33,6 +34,7 @@ from frhsic.auditing._results import Attribute, Audit, Column, LabelDependence, 
 from frhsic.auditing._rows import subjects_of_rows
 from frhsic.auditing._sketches import subjects_of_sketches
 from frhsic.auditing._subject import Settings, Subject, count_repeated
+from frhsic.auditing._tables import subjects_of_tables
 from frhsic.auditing.probes import probe_representation
 from frhsic.data import Label, read_columns, to_generator
 from frhsic.dependence import GDP
@@ -40,6 +42,7 @@ from frhsic.inference import Interval, keep_tables
 from frhsic.inference.bounds import Certificate, certify
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
+from frhsic.table import ScoreTable
 
 # Of the certificate's heads.
 _CERTIFICATE_ROWS = 2_000
@@ -76,13 +79,14 @@ def audit(
 
     Parameters
     ----------
-    scores : array or frame of shape (n,) or (n, d), HSICSketch, or list of HSICSketch
+    scores : array or frame of shape (n,) or (n, d), ScoreTable, HSICSketch, or list of these
         Scores, or a representation when there are several columns. Two columns that sum to one are taken as
-        those of ``predict_proba``: the second is the score. For rows that do not fit in memory, a sketch of
-        each sensitive column and, if there are several, then one of all; ``given`` of a sketch is the
-        outcome. Sketches hold S, outcome, weights and groups: do not pass these beside a sketch.
+        those of ``predict_proba``: the second is the score. Where rows stay where they are, a table of counts
+        of each sensitive column and, if there are several, then one of all. For rows that do not fit in
+        memory, a sketch of each and of all likewise; ``given`` of a sketch is the outcome. Tables and
+        sketches hold S, outcome, weights and groups: do not pass these beside them.
     sensitive_features : array or frame of shape (n,) or (n, q)
-        Numbers are continuous, labels categorical; ``kinds`` overrides. Required unless sketches are passed.
+        Numbers are continuous, labels categorical; ``kinds`` overrides. Required beside rows.
     y_true : array of shape (n,), optional
         The outcome: adds dependence among the rows of each label (equal opportunity, equalized odds) and,
         along s, the calibration of the score, the mean of the outcome (base rate), error rates at the
@@ -154,13 +158,16 @@ def audit(
         "kinds": kinds,
         "groups": groups,
     }
-    sketches = [scores] if isinstance(scores, HSICSketch) else scores
+    sketches = [scores] if isinstance(scores, HSICSketch | ScoreTable) else scores
     subjects: Sequence[Subject]
     notes: tuple[str, ...] = ()
     columns: list[ColumnDigest] = []
-    sketched = True
-    if isinstance(sketches, list | tuple) and any(isinstance(one, HSICSketch) for one in sketches):
-        _check_absent({**data, **why})
+    method: Literal["rows", "sketch", "counts"] = "sketch"
+    if isinstance(sketches, list | tuple) and any(isinstance(one, ScoreTable) for one in sketches):
+        _check_absent({**data, **why}, "a table of counts")
+        subjects, method = subjects_of_tables(sketches, settings, positive_label=positive_label), "counts"
+    elif isinstance(sketches, list | tuple) and any(isinstance(one, HSICSketch) for one in sketches):
+        _check_absent({**data, **why}, "a sketch")
         subjects = subjects_of_sketches(sketches, settings, positive_label=positive_label)
     else:
         subjects, notes = subjects_of_rows(
@@ -169,7 +176,7 @@ def audit(
             **{**data, **why},  # type: ignore[arg-type]
             positive_label=positive_label,
         )
-        sketched = False
+        method = "rows"
         settings = subjects[-1].settings
         rows = {name: value for name, value in data.items() if name != "kinds"}
         columns = hash_rows({"scores": scores, **rows, **why})
@@ -183,14 +190,14 @@ def audit(
         positive_label=None if positive_label is None else str(positive_label),
         trained_on=trained_on,
         limits=asked,
-        method="sketch" if sketched else "rows",
+        method=method,
     )
     return replace(
         found,
         about=said,
         outcome=_name_of(y_true),
         limits=find_limits(found, asked),
-        repeated=None if sketched else count_repeated(subjects[-1].rows.z, subjects[-1].s),
+        repeated=None if method != "rows" else count_repeated(subjects[-1].rows.z, subjects[-1].s),
         record=make_record(columns, options),
     )
 
@@ -250,16 +257,12 @@ def _name_of(column: object) -> str | None:
     return names[0] or "outcome"
 
 
-def _check_absent(data: Mapping[str, object]) -> None:
-    """Raise ArgumentError if anything that a sketch holds is passed beside it."""
+def _check_absent(data: Mapping[str, object], holder: str) -> None:
+    """Raise ArgumentError if anything that a sketch or a table holds is passed beside it."""
     for name, value in data.items():
         if value is not None:
-            raise ArgumentError(
-                name,
-                "be left out beside a sketch, which holds rows, weights and kernels",
-                type(value).__name__,
-                "Pass the sketch alone; sketch.at(label) is that of one label.",
-            )
+            must = f"be left out beside {holder}, which holds rows, weights and outcome"
+            raise ArgumentError(name, must, type(value).__name__, "Pass it alone.")
 
 
 def audit_subjects(

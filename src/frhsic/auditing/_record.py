@@ -58,7 +58,7 @@ class Options(Result):
     positive_label: str | None
     trained_on: bool | None
     limits: dict[str, float]
-    method: Literal["rows", "sketch"]
+    method: Literal["rows", "sketch", "counts"]
     missing_values: tuple[str, ...] = ()
     drop_missing: bool = False
     query: str | None = None

@@ -221,7 +221,7 @@ def subjects_of_rows(
         raise ArgumentError(
             "positive_label", "be None without 'y_true'", repr(positive_label), "Pass the outcome too."
         )
-    outcome = None if y_true is None else _read_outcome(y_true, len(z), positive_label)
+    outcome = None if y_true is None else read_outcome(y_true, len(z), positive_label)
     if given is not None:
         settings = settings._replace(factors=read_factors(given, len(z)))
     if contributions is not None:
@@ -248,7 +248,7 @@ def _read_scores(scores: object) -> tuple[Tensor, tuple[str, ...]]:
     return z, ()
 
 
-def _read_outcome(y_true: object, n: int, positive_label: Label | None) -> OutcomeColumn:
+def read_outcome(y_true: object, n: int, positive_label: Label | None) -> OutcomeColumn:
     split = split_labels(y_true, name="y_true", n_rows=n, rows_of="scores").kept
     labels = [label.value for label in split]
     y = torch.zeros(n, dtype=torch.float64)

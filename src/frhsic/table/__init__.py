@@ -3,6 +3,7 @@
 from frhsic.table._axis import Axis
 from frhsic.table._axis import Floats as Floats
 from frhsic.table._axis import Integers as Integers
+from frhsic.table._draw import draw_rows as draw_rows
 from frhsic.table._kernel_errors import KernelErrors as KernelErrors
 from frhsic.table._kernels import Side as Side
 from frhsic.table._kernels import median_distance as median_distance

@@ -324,6 +324,19 @@ class ScoreTable:
             z_lows=self.score.borders[levels],
         )
 
+    def only(self, label: int) -> ScoreTable:
+        """Return the table of the rows of one label of the outcome, without it."""
+        one = slice(label, label + 1)
+        return replace(
+            self,
+            counts=self.counts[one],
+            score_sums=self.score_sums[one],
+            s_sums=self.s_sums[one],
+            outcome=None,
+            weights=None if self.weights is None else self.weights[one],
+            squares=None if self.squares is None else self.squares[one],
+        )
+
     def coarsen(self, score: Axis, s: Sequence[Axis]) -> ScoreTable:
         """Return the table with the cells that these axes and its own have in common."""
         new_score, level = self.score.coarsen(score)
