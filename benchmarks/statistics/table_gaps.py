@@ -176,6 +176,8 @@ def truths(law: str, found: Law) -> tuple[dict[str, float], Array, dict[str, int
 def judge(law: str, n: int, draw: int) -> dict[str, list[float]]:
     """Return of each measure: truth, plug-in, estimate, both ends, the one-sided upper limit, chance."""
     found = sample(law, n, draw)
+    if len(found.z) < 2:  # rare events, of which there is none: a constant score has no gap
+        return {}
     true, D, at = truths(law, found)
     errors = GapErrors(found, draw)
     asked = {name: int((found.levels <= j).sum()) - 1 for name, j in at.items()}

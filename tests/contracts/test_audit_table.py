@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import frhsic
-from frhsic.auditing import schema
+from frhsic.auditing import _tables, schema
 from frhsic.table import Axis, ScoreTable
 from frhsic.table._draw import draw_rows
 
@@ -88,21 +88,22 @@ def test_weights_count():
         assert ours == pytest.approx(theirs, rel=0.02, abs=1e-3)
 
 
-def test_many_rows_are_drawn_for_curves_and_all_of_them_count_in_gaps():
+def test_many_rows_are_drawn_for_curves_and_all_of_them_count_in_gaps(monkeypatch):
+    monkeypatch.setattr(_tables, "_DRAWN", 2_000)
     score, age, _, _ = people()
     axes = {"score_axis": Axis.of_values(score), "s_axes": (Axis.of_values(age, "age"),)}
     one = ScoreTable.from_rows(score, age, **axes)
     many = one
-    for _ in range(7):
+    for _ in range(3):
         many = many + many
     found = frhsic.audit(many, random_state=0)
-    assert found.n == 128 * 3_000
-    assert any("200,000 rows drawn from it at random" in note for note in found.notes)
+    assert found.n == 8 * 3_000
+    assert any("2,000 rows drawn from it at random" in note for note in found.notes)
     gap = found.attributes[0].measures["gap"]
-    assert (gap.n, gap.plug_in) == (found.n, pytest.approx(found.attributes[0].measures["gap"].plug_in))
+    assert (gap.n, found.attributes[0].curve.n) == (24_000, 2_000)
     alone = frhsic.audit(one, random_state=0).attributes[0].measures["gap"]
     assert gap.plug_in == pytest.approx(alone.plug_in, abs=2e-3)
-    assert gap.high - gap.low < 0.2 * (alone.high - alone.low)
+    assert gap.high - gap.low < 0.5 * (alone.high - alone.low)
 
 
 def test_rows_of_a_table_have_its_counts_and_the_means_of_its_cells():

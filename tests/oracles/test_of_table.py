@@ -118,6 +118,8 @@ def test_what_a_table_does_not_have_is_an_error_in_words():
         r"^'dependence' must be HSIC, .* Got EIPM": lambda: confidence_interval(table, dependence=EIPM()),
         r"must have no 'bandwidth_s'": lambda: confidence_interval(table, dependence=GDP(0.1)),
         r"^'cutoffs' must be borders of the levels": lambda: decision_gaps(table, cutoffs=[1.0 / 3.0]),
+        r"^'scores' must vary": lambda: confidence_interval(table_of(z * 0.0, s), dependence=GDP()),
+        r"^'s' must vary": lambda: confidence_interval(table_of(z, s * 0.0), dependence=ScoreGap()),
         r"^'scores' must be a table of one column": lambda: confidence_interval(both),
     }
     many = rows()

@@ -44,6 +44,9 @@ class Gaps:
         if cutoffs is None and table in _KNOWN:
             return _KNOWN[table]
         law, borders = table.law(), table.score.borders
+        for name, cells in (("scores", law.z), ("s", law.s)):
+            if len(cells) < 2:
+                raise ArgumentError(name, "vary", "a single value", "A gap compares values.")
         starts, ends = (borders[:-1], borders[1:]) if table.score.kind == "ranges" else (borders, borders)
         last = _last_levels(cutoffs, starts, ends, law.levels)
         names = tuple(axis.name for axis in table.s)
