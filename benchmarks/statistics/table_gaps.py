@@ -145,6 +145,7 @@ def sample(law: str, n: int, draw: int) -> Law:
         s_widths=np.zeros((m, 1)),
         z_widths=np.zeros(k),
         z_lows=P.z[j],
+        s_lows=P.s[i][:, None],
     )
 
 

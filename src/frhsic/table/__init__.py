@@ -5,12 +5,16 @@ from frhsic.table._axis import Floats as Floats
 from frhsic.table._axis import Integers as Integers
 from frhsic.table._draw import draw_rows as draw_rows
 from frhsic.table._kernel_errors import KernelErrors as KernelErrors
+from frhsic.table._kernels import Bandwidths as Bandwidths
 from frhsic.table._kernels import Side as Side
 from frhsic.table._kernels import median_distance as median_distance
+from frhsic.table._left_out import LeftOut as LeftOut
+from frhsic.table._left_out import left_out as left_out
 from frhsic.table._limits import GapErrors as GapErrors
 from frhsic.table._limits import GapLimits as GapLimits
 from frhsic.table._measures import coarse_cells as coarse_cells
 from frhsic.table._measures import differences as differences
+from frhsic.table._measures import hsic as hsic
 from frhsic.table._null import TableTest as TableTest
 from frhsic.table._null import independence as independence
 from frhsic.table._pvalues import combine as combine

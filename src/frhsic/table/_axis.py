@@ -137,6 +137,11 @@ class Axis:
         """The width of each cell; 0 of values and labels."""
         return np.diff(self.borders) if self.kind == "ranges" else np.zeros(self.size)
 
+    @property
+    def lows(self) -> Floats:
+        """The lower end of each cell: of values themselves, of labels 0."""
+        return self.borders[: self.size] if self.kind != "labels" else np.zeros(self.size)
+
     def _dyadic(self) -> tuple[Floats, Floats]:
         """Return start and width of the smallest dyadic interval that holds each cell."""
         low, high = self.borders[:-1], self.borders[1:]

@@ -61,7 +61,7 @@ class Bandwidths(NamedTuple):
         """Return the median distances of a law: functions of one margin each."""
         rows_s, rows_z = law.rows.sum(axis=1), law.rows.sum(axis=0)
         pairs = zip(law.s.T, law.numbers, strict=True)
-        s = (median_distance(*_gather(x, rows_s)) if number else 1.0 for x, number in pairs)
+        s = (median_distance(*gather(x, rows_s)) if number else 1.0 for x, number in pairs)
         return cls(median_distance(law.z, rows_z), tuple(s))
 
     def times(self, z: float, s: float) -> Bandwidths:
@@ -115,7 +115,7 @@ def energy(x: Floats, numbers: bool = True) -> Floats:
     return np.asarray(-0.5 * np.abs(x[:, None] - x[None]))
 
 
-def _gather(x: Floats, rows: Floats) -> tuple[Floats, Floats]:
+def gather(x: Floats, rows: Floats) -> tuple[Floats, Floats]:
     """Return the different values of x with their rows."""
     values, index = np.unique(x, return_inverse=True)
     return values, np.bincount(index, rows).astype(float)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frhsic.table._axis import Floats, Integers
-from frhsic.table._kernels import gaussian, median_distance
+from frhsic.table._kernels import gather, gaussian, median_distance
 from frhsic.table._pvalues import combine, rank_pvalue
 from frhsic.table._table import Law
 
@@ -275,7 +275,7 @@ class _Kernels:
         self.labels = _codes(grid.s[:, ~numbers])
         self.standardised = not numbers.all()
         lines = grid.s[:, numbers]
-        medians = [median_distance(*_gather(x, p)) for x in lines.T]
+        medians = [median_distance(*gather(x, p)) for x in lines.T]
         sigma = median_distance(grid.z, q)
         self.of_z = [_factor(gaussian(grid.z, wide * sigma), q) for wide, _, _ in FAMILY]
         self.of_s: list[Floats | None] = []
@@ -287,11 +287,6 @@ class _Kernels:
         self.weights = np.repeat(0.5 * weights, 2) if self.standardised else weights
         self.words = f"{len(FAMILY)} {'pairs of ' if numbers.any() else ''}bandwidths"
         self.words += " and two weights of labels" if self.standardised else ""
-
-
-def _gather(x: Floats, rows: Floats) -> tuple[Floats, Floats]:
-    values, index = np.unique(x, return_inverse=True)
-    return values, np.bincount(index, rows).astype(float)
 
 
 def _factor(gram: Floats, mass: Floats, labels: Integers | None = None) -> Floats:

@@ -51,6 +51,7 @@ class Law(NamedTuple):
     s_widths: Floats  # (m, q), of the cells; 0 of values and labels
     z_widths: Floats  # (k,)
     z_lows: Floats  # (k,), the lower end of each level; values themselves
+    s_lows: Floats  # (m, q), the lower end of each cell; values themselves, 0 of labels
 
     @classmethod
     def of_shares(cls, shares: Floats, squares: Floats, s: Floats, z: Floats, numbers: Sequence[bool]) -> Law:
@@ -70,6 +71,7 @@ class Law(NamedTuple):
             s_widths=np.zeros(s.shape),
             z_widths=np.zeros(k),
             z_lows=z,
+            s_lows=s,
         )
 
     @property
@@ -109,6 +111,8 @@ class Law(NamedTuple):
         p = self.p
         s = add(p[:, None] * self.s) / add(p)[:, None]
         s_inner = add(self.s_inner + self.shares[:, :, None] * (self.s - s[groups])[:, None, :])
+        lows = np.full((size, self.s_lows.shape[1]), np.inf)
+        np.minimum.at(lows, groups, self.s_lows)
         return self._replace(
             shares=add(self.shares),
             squares=add(self.squares),
@@ -118,6 +122,7 @@ class Law(NamedTuple):
             z_inner=add(self.z_inner),
             cells=np.arange(size),
             s_widths=add(self.s_widths),
+            s_lows=lows,
         )
 
 
@@ -322,6 +327,7 @@ class ScoreTable:
             s_widths=np.stack([axis.widths[i] for axis, i in zip(self.s, places, strict=True)], axis=1),
             z_widths=self.score.widths[levels],
             z_lows=self.score.borders[levels],
+            s_lows=np.stack([axis.lows[i] for axis, i in zip(self.s, places, strict=True)], axis=1),
         )
 
     def only(self, label: int) -> ScoreTable:
