@@ -299,6 +299,6 @@ def table(runs: list[dict[str, Any]], before: list[dict[str, Any]]) -> str:
         )
     lines += [
         "",
-        f"In bold: below {LEAST:.4f} (of {DRAWS}), which a rate of .95 falls below in one of 1,000 simulations.",
+        f"In bold: below {LEAST:.4f} (of {DRAWS} samples), which .95 falls below in one of 1,000.",
     ]
     return "\n".join(lines)

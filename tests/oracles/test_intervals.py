@@ -337,14 +337,23 @@ def test_level_means_have_the_t_band_of_their_levels():
         assert half == pytest.approx(c * z[s == k].std(ddof=1) / math.sqrt(240), rel=0.03)
 
 
-def test_small_levels_take_the_larger_of_their_own_and_the_common_variance():
+@pytest.mark.parametrize("skewed", [False, True])
+def test_small_levels_of_skewed_scores_take_the_larger_of_their_own_and_the_common_variance(skewed):
     rng = np.random.default_rng(0)
     s = np.repeat(np.arange(4), 40)
-    z = np.array([0.2, 1.0, 1.0, 3.0])[s] * rng.normal(size=160)
-    curve = conditional_curve(z, s, random_state=0)
-    half = (np.array(curve.high) - curve.low) / 2
+    z = rng.exponential(size=160)
+    if not skewed:
+        z[::2] *= -1.0
+        z[1::2] = -z[::2]
+    z *= np.array([0.5, 1.0, 1.0, 3.0])[s]
+    curve = conditional_curve(z, s)
+    above = np.array(curve.high) - curve.mean
     own = np.array([z[s == k].var(ddof=1) for k in range(4)])
-    assert half / half[3] == pytest.approx(np.sqrt(np.maximum(own, own.mean()) / own[3]))
+    if skewed:  # the smallest deviation, with the quantile of a gamma law
+        assert above[0] > 1.5 * np.sqrt(own.mean() / 40)
+    else:
+        c = t.isf(norm.sf(norm.ppf(0.5 + 0.5 * 0.95 ** (1 / 4))), 39)
+        assert above == pytest.approx(c * np.sqrt(own / 40))
 
 
 def test_equal_mass_points_stand_for_equal_shares():

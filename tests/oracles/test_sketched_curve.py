@@ -31,9 +31,9 @@ def test_at_levels_of_s_the_curve_is_that_of_the_rows(weighted):
     assert ours.n == N
     np.testing.assert_allclose(ours.mean, theirs.mean, rtol=1e-12)
     np.testing.assert_allclose(ours.mass, theirs.mass, rtol=1e-12)
-    # The weights of a place are taken as unrelated to its scores.
+    # A sketch does not know the skewness at a place, nor whether weights are related to its scores.
     width = np.subtract(theirs.high, theirs.low)
-    assert np.abs(np.subtract(ours.high, theirs.high) / width).max() < (0.05 if weighted else 0.005)
+    assert np.abs(np.subtract(ours.high, theirs.high) / width).max() < (0.05 if weighted else 0.03)
 
 
 def test_along_a_continuous_s_the_curve_is_that_of_the_rows_on_a_fine_grid(weighted):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive
+from frhsic.inference._band_ends import band_ends
 from frhsic.inference._places import MOST_PLACES, equal_mass
 from frhsic.inference._process import Process, Smoothed, smooth_rows, smooth_sketch
 from frhsic.inference._question import (
@@ -69,9 +70,10 @@ def conditional_curve(
     """Return the mean score along one column of s, with a band that covers the whole curve at once.
 
     Means are taken within cells of s: each of its values where they are few for the rows (at most 100, of 20
-    rows on average), else about 2 n^(1/3) ranges of equally many rows. The band is m(a) -/+ c se(a), with c
-    the quantile of the largest |e*_a| / se(a) over the cells under Gaussian multipliers (sup-t): its
-    confidence is for all cells together, not for each one.
+    rows on average), else about 2 n^(1/3) ranges of equally many rows. The band has one quantile for the
+    errors of all cells, which are independent: its confidence is for all cells together, not for each one.
+    Errors of a smoothed curve, or of groups, are not independent: their quantile is that of the largest
+    |e*_a| / se(a) under Gaussian multipliers (sup-t).
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ def conditional_curve(
     n_points : int, default=200
         Points of equal mass along a smoothed curve.
     n_draws : int, default=999
-        Multiplier draws.
+        Multiplier draws, of a smoothed curve or of groups.
     random_state : None, int or generator, default=None
     sample_weight : array-like of shape (n,) or None, default=None
     groups : array-like of shape (n,) or None, default=None
@@ -111,12 +113,16 @@ def conditional_curve(
     of the other two. A step does so; a peak narrower than two ranges does not, and no band for every curve
     could be short.
 
-    A cell of fewer than 200 rows takes the larger of its own variance, that of 200 rows nearby and that of
-    all rows around the curve: of a handful of rows the own variance says little, and of a skewed score it is
-    small just when the mean is. So does a larger cell of fewer than 40 (kurtosis - 1) rows, with the kurtosis
-    of its scores or of all around the curve, whichever is larger: of scores of 0 and 1 a cell with fewer than
-    about 40 ones, or zeros. There the variance of all rows counts up to the largest one that is plausible for
-    the mean of the cell. Any other cell takes at least a sixteenth of it.
+    *Rates* (scores of two values, or a ``cutoff``) have mid-p binomial limits at the simultaneous level. With
+    weights or groups they count as many equal rows as give the variance that is seen.
+
+    *Other scores* have two different ends where they are skewed. Towards the long tail of the scores the
+    mean is seldom wrong without a large variance: that end takes the variance of the cell, and Student's
+    quantile corrected for its skewness (Hall, 1992). The other end takes the larger of the variances of the
+    cell, of 200 rows nearby and of all rows around the curve, with the quantile of a gamma law of the same
+    skewness. How much of this is done depends on how clear the skewness is, of all rows or at the cell, and
+    not on the number of rows. Without it both ends are Student's, with the variance of the cell. Cells of
+    fewer than 30 rows take at least that of all rows.
 
     Examples
     --------
@@ -193,11 +199,8 @@ def _band(
     if cells is None and len(places.sizes) > min(n_points, MOST_PLACES):
         points, mass = equal_mass(places, n_points)
     process = Process(curve, points)
-    draws = process.draws(options.n_draws, options.generator)
-    largest = torch.cat([process.largest_deviation(errors[..., 0]) for errors, _ in draws])
-    reach = process.limits(float(largest.quantile(options.confidence_level)))
     mean = process.mean[:, 0] + curve.overall
-    mean_low, mean_high = mean - reach, mean + reach
+    mean_low, mean_high = band_ends(process, mass, options)
     low, high = mean_low, mean_high
     at, start, stop = points[:, 0], points[:0, 0], points[:0, 0]
     counts = process.rows.long()

@@ -38,7 +38,7 @@ _POINTS = 128
 FEW = 30.0
 # Of a skewed score even a hundred rows are few, and a cell without any event shows no variance at all: up to
 # so many rows its variance is not below that of all rows around the curve, above not below a part of it.
-_SKEWED, _PART = 200.0, 1.0 / 16.0
+_SKEWED, SMALLEST_PART = 200.0, 1.0 / 16.0
 # Nor is it below that variance where it may be off by more than one over the root of this number: that of n
 # rows has the relative variance (kurtosis - 1) / n, which of rare events is one over their number.
 _EVENTS = 40.0
@@ -58,11 +58,11 @@ class Smoothed:
         bandwidths: Sequence[float],
         missing: Tensor | None = None,
         cells: Cells | None = None,
-        kurtosis: float | None = None,
+        stored: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         self.places, self.bandwidths, self.cells = places, bandwidths, cells
-        # Of the scores around the curve, where rows have only the mean and the variance at their place.
-        self.kurtosis = kurtosis
+        # Scores around the curve and their weights, where a place has only their mean and variance.
+        self.stored = stored
         f, w = features[places.rows], places.w
         self.overall = places.shares @ f  # (r,)
         self.f = f = f - self.overall  # (m, r), in the order of places.rows
@@ -189,7 +189,7 @@ class Process:
         rows = behind.square() / rows
         common = curve.variance_near(own / behind, rows) * behind
         lacking = (common - own).clamp_min(0.0) * (rows < FEW)
-        self.stretch, self.rows = stretch[:, 0], rows[:, 0]
+        self.stretch, self.rows, self.behind = stretch[:, 0], rows[:, 0], behind[:, 0]
         self.variance = (own + lacking)[:, 0]  # of the error, summed over features
         self.common = common[:, 0]  # with the variance of all rows around the curve, or of those near
         self.lacking = lacking[:, 0]  # the part of it that the rows behind the point do not show themselves
@@ -199,7 +199,7 @@ class Process:
         if curve.f.shape[1] == 1:
             kurtosis, share = _spread_of_scores(curve, P, mean[:, 0])
             self.doubtful |= self.rows < _EVENTS * (kurtosis - 1.0)
-            if curve.kurtosis is None:
+            if curve.stored is None:
                 reach = float(curve.f.max() - curve.f.min())
                 self.most = reach**2 * _largest_variance(share, self.rows) * behind[:, 0]
         self.columns: tuple[Process, ...] = ()
@@ -230,12 +230,16 @@ class Process:
 
     def trusted(self, fewest: float = FEW) -> tuple[Tensor, Tensor]:
         """Return the variance of the error at each point, not below that of other rows, and its degrees."""
-        many = torch.where(self.doubtful, torch.minimum(self.common, self.most), _PART * self.common)
+        many = torch.where(self.doubtful, torch.minimum(self.common, self.most), SMALLEST_PART * self.common)
         least = torch.where(self.rows < _SKEWED, self.common, many)
-        # Nor has a variance that is pooled over all points more degrees of freedom than there are rows.
+        return torch.maximum(self.variance, least), self.degrees(fewest)
+
+    def degrees(self, fewest: float = FEW) -> Tensor:
+        """Return the degrees of freedom of the variance at each point, of at least so many rows."""
+        # A variance that is pooled over all points has no more of them than there are rows.
         places = self.curve.places
         free = max(2.0, places.effective - len(places.sizes) + 1.0)
-        return torch.maximum(self.variance, least), self.rows.clamp_min(fewest).clamp_max(free) - 1.0
+        return self.rows.clamp_min(fewest).clamp_max(free) - 1.0
 
     def largest_deviation(self, errors: Tensor) -> Tensor:
         """Return the largest over points of |e*| ``(a, b)`` over its deviation, shape ``(b,)``."""
@@ -304,8 +308,9 @@ def _spread_of_scores(curve: Smoothed, P: Tensor, mean: Tensor) -> tuple[Tensor,
     places, f = curve.places, curve.f[:, 0]
     reach = (f.max() - f.min()).clamp_min(1e-300)
     share = ((mean - f.min()) / reach).clamp(0.0, 1.0)
-    if curve.kurtosis is not None:
-        return torch.full_like(mean, curve.kurtosis), share
+    if curve.stored is not None:
+        x, w = curve.stored
+        return torch.full_like(mean, float(w @ x**4) / max(float(w @ x**2) ** 2, 1e-300)), share
     place = torch.repeat_interleave(torch.tensor(places.sizes))
     around = (f - curve.gaps[place, 0]) / reach
     second, fourth = (places.sums(places.w * around**k) for k in (2, 4))
@@ -387,23 +392,22 @@ def smooth_sketch(
     sketch: HSICSketch, line: SensitiveLine, bandwidth_s: float | None, span: float
 ) -> Smoothed | None:
     """Return the curve of a sketch, or None if a few outliers stretch its grid too far for the cells."""
-    kurtosis = _stored_kurtosis(sketch)
+    stored = _stored_around(sketch)
     if bandwidth_s is not None:
         f, places = line_places(line)
-        return Smoothed(f, places, bandwidths_of(line.s, bandwidth_s, span, None), kurtosis=kurtosis)
+        return Smoothed(f, places, bandwidths_of(line.s, bandwidth_s, span, None), stored=stored)
     cells = Cells.of(line.s, line.mass, sketch.effective_rows)
     if line.step > 0.0 and float(line.mass.max()) > 1.5 / cells.size:
         return None
     cells = replace(cells, low=cells.low - line.step, high=cells.high + line.step)
     f, places = line_places(line, cells)
-    return Smoothed(f, places, [1.0], cells=cells, kurtosis=kurtosis)
+    return Smoothed(f, places, [1.0], cells=cells, stored=stored)
 
 
-def _stored_kurtosis(sketch: HSICSketch) -> float:
-    """Return the kurtosis of the scores of a sketch around their means within cells, on its stored rows."""
+def _stored_around(sketch: HSICSketch) -> tuple[Tensor, Tensor]:
+    """Return the scores of the stored rows of a sketch around their means within cells, and their weights."""
     z, s, w = sketch.stored
     w = w / w.sum()
     code = Cells.of(s, w).codes(s)
     mass, sums = (w.new_zeros(int(code.max()) + 1).index_add(0, code, x) for x in (w, w * z[:, 0]))
-    around = z[:, 0] - (sums / mass.clamp_min(1e-300))[code]
-    return float(w @ around**4) / max(float(w @ around**2) ** 2, 1e-300)
+    return z[:, 0] - (sums / mass.clamp_min(1e-300))[code], w
