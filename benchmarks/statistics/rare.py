@@ -6,6 +6,7 @@ decisions of an audit, and the interval of the mean gap. Ends of rates beyond 0 
 """
 
 import argparse
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -218,7 +219,7 @@ def work(task: Task) -> Task:
         "truth_above": above,
         "truth_below": below,
         "length": float(np.mean(lengths)),
-        "errors": [round(error, 4) for error in errors],
+        "errors": [round(error, 3) for error in errors],
         "deviation": float(np.mean(deviations)) if deviations else None,
     }
 
@@ -240,6 +241,9 @@ def run(arguments: argparse.Namespace) -> None:
     runs = opened(name, fresh=arguments.fresh, quick=arguments.quick, draws_each=arguments.draws)
     if not arguments.table:
         spread(runs, tasks_of(4 if arguments.quick else arguments.draws), work)
+        if arguments.before:  # the same samples: their errors are in the other file
+            for one in runs.runs:
+                one.pop("errors", None)
         runs.write()
     if not arguments.before:
         before = opened(_BEFORE, fresh=False, quick=False).runs if (RESULTS / _BEFORE).exists() else []
@@ -273,7 +277,7 @@ def total(runs: list[dict[str, Any]], cell: Cell) -> Total | None:
     oracle = None
     if parts[0]["deviation"] is not None:
         deviation = sum(part["deviation"] * part["draws"] for part in parts) / draws
-        errors = [error for part in parts for error in part["errors"]]
+        errors = [error for part in parts for error in part.get("errors", [math.nan])]
         oracle = 2.0 * deviation * float(np.quantile(errors, LEVEL))
     return Total(draws, held, above, below, width, oracle)
 
