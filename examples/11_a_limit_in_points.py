@@ -32,7 +32,7 @@ limited.fit(X, y, sensitive_features=age)
 print(*limited.reached_, sep="\n")
 
 # %%
-# On rows that neither training nor the limit has seen, with what chance adds at their number.
+# On rows that neither training nor the limit has seen.
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
 for axis, (name, model) in zip(axes, {"no limit": free, "gap at most 0.03": limited}.items(), strict=True):
     score = model.predict_proba(new.data)[:, 1]

@@ -170,7 +170,7 @@ def test_the_command_takes_groups_and_tells_of_ids_that_repeat(tmp_path, monkeyp
     assert run([*line, "--groups", "person_id", "--limit", "gap_at:1=0.3"]) == 0
     out, err = capsys.readouterr()
     first = out.partition("\n")[0]
-    assert "gap_at_in_ranges 1: 0." in first
+    assert "gap_at 1: 0." in first
     assert first.endswith("on 300 rows in 60 groups, each by a map of the other folds.")
     assert "fitted on 300 rows in 60 groups" in out
     assert "person_id" not in err
@@ -191,7 +191,7 @@ def test_the_command_writes_nothing_that_misses_its_limit_unless_told_to(two_fil
     missed = [*two_files, "decision", "--limit", "gap=0.02"]  # two scores cannot be spread
     assert run(missed) == 1
     out, err = capsys.readouterr()
-    assert out.startswith("Limit missed: gap 0.02. gap_in_ranges 0.")
+    assert out.startswith("Limit missed: gap 0.02. gap 0.")
     assert "No scores are written: a limit is missed. Pass --save-missed" in err
     assert not (tmp_path / "r.csv").exists()
     assert run([*missed, "--save-missed"]) == 1
@@ -201,22 +201,27 @@ def test_the_command_writes_nothing_that_misses_its_limit_unless_told_to(two_fil
 def test_the_command_says_whether_a_limit_is_kept_or_open(two_files, tmp_path, capsys):
     assert run([*two_files, "score", "--limit", "gap=0.3"]) == 0
     first = capsys.readouterr().out.partition("\n")[0]
-    assert first.startswith("Limit open: gap 0.3. gap_in_ranges 0.")
+    assert first.startswith("Limit open: gap 0.3. gap 0.")
     assert first.endswith(", on 200 rows, each by a map of the other folds.")
     assert (tmp_path / "r.csv").exists()
     assert run([*two_files, "score", "--limit", "gap=5", "--fit", "b.csv"]) == 0
     first = capsys.readouterr().out.partition("\n")[0]
-    assert first.startswith("Limit kept: gap 5. gap_in_ranges ")
+    assert first.startswith("Limit kept: gap 5. gap ")
     assert first.endswith(", on 200 rows of FILE, which took no part.")
 
 
-def test_what_steered_the_amount_is_named_apart_from_what_is_left():
+def test_what_is_reached_has_the_names_of_what_is_left():
     x, s = sample(200)
     repair = ScoreRepair(limit={"gap": 0.3, "gap_worst": 0.2}, random_state=0).fit(x, s)
-    assert [one.measured for one in repair.reached_] == ["gap_in_ranges", "gap_worst_in_ranges"]
-    assert max(one.judged / one.limit for one in repair.reached_) == pytest.approx(1.0, abs=0.02)
+    assert [one.name for one in repair.reached_] == ["gap", "gap_worst"]
+    assert 0.7 < max(one.judged / one.limit for one in repair.reached_) < 1.05
     assert " on 200 steering rows; limit 0.3." in str(repair.reached_[0])
     assert list(repair.left_) == ["gap", "gdp", "gap_worst"]
+    for one in repair.reached_:
+        assert one.judged == pytest.approx(repair.left_[one.name].estimate, rel=1e-9)
+    ranks = ScoreRepair(limit={"rank_gap": 0.05}, random_state=0).fit(x, s)
+    assert 0.0 < ranks.amount_ <= 1.0
+    assert ranks.reached_[0].judged == pytest.approx(ranks.left_["rank_gap"].estimate, rel=1e-9)
 
 
 def test_limit_takes_the_least_amount_that_keeps_it():
@@ -533,10 +538,10 @@ def test_frontier_with_repair_from_a_shell(people, tmp_path, monkeypatch, capsys
     x, y, age = people
     table = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "age": age, "y": np.where(y, "yes", "no")})
     table.to_csv("people.csv", index=False)
-    line = "frontier people.csv --target y --sensitive age --limits gap=0.03 -o m.frhsic --rule lowest"
+    line = "frontier people.csv --target y --sensitive age --limits gap=0.05 -o m.frhsic --rule lowest"
     assert run([*line.split(), "--model", "lightgbm,repair", "--holdout", "0.3"]) == 0
     out = capsys.readouterr().out
-    assert "Chosen: lightgbm repaired, limit gap 0.03" in out
+    assert "Chosen: lightgbm repaired, limit gap 0.05" in out
     assert "The repaired score uses age at prediction." in out
     assert "Saved the model without penalty to m.frhsic." in out
     predict, repair = (one.split()[1:] for one in out.splitlines() if one.startswith("  frhsic "))

@@ -15,7 +15,8 @@ from frhsic.boosting._backends import Backend, Floats
 from frhsic.boosting._objective import EVERY, Loss, Objective, Ratio, Round, TablePenalty, check_penalty
 from frhsic.data import Sensitive
 from frhsic.engine.budget import FEASIBLE
-from frhsic.engine.limits import Limits, Meter, Reached, Scores, find_labels
+from frhsic.engine.limits import Limits, Reached, find_labels
+from frhsic.engine.meter import Meter, Scores
 from frhsic.engine.rows import Rows
 from frhsic.estimators.inputs import Constraint, choose_penalty
 from frhsic.kernels import Gaussian
@@ -245,7 +246,7 @@ def _ratio(meter: Meter, loss: Loss) -> Ratio:
             return 0.0  # before the first round, when all scores are equal
         turn = next(count)
         fresh = turn < _FRESH or turn % _FRESH == 0  # scores change most at the start
-        found = meter.measure(_evaluate(loss, raw, held), fresh=fresh)
+        found = meter.follow(_evaluate(loss, raw, held), fresh=fresh)
         return float(meter.limits.divide(found)[0]) / (1.0 if held is None else _AIM)
 
     return ratio

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # What is limited, in the words of the table and the picture.
 _WORDS = {
     "gap": "gap",
+    "rank_gap": "rank gap",
     "gdp": "GDP",
     "gap_worst": "worst gap of decisions",
     "normalized_hsic": "normalised HSIC",

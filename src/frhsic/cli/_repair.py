@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -152,7 +153,10 @@ def _judge(made: Any, limits: dict[str, Any]) -> list[Verdict]:
         reached = next(one for one in made.reached_ if one.name == str(key))
         groups = "" if made.n_groups_ is None else f" in {made.n_groups_:,} groups"
         where = f"on {made.n_rows_:,} rows{groups}, each by a map of the other folds"
-        verdicts.append(make_verdict(key, limit, reached, own, where=where, hint=""))
+        verdict = make_verdict(key, limit, reached, own, where=where, hint="")
+        # One column of independent rows: what steered is the estimate of the interval, which is printed once.
+        same = len(names) == 1 and made.n_groups_ is None
+        verdicts.append(replace(verdict, steered="") if same else verdict)
     return verdicts
 
 

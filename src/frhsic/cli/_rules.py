@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from frhsic.cli._frontier_results import Frontier
 
 # For the help, which loads no library; a test compares them with those of the estimators.
-LIMITED = ("gap", "gdp", "gap_worst", "normalized_hsic", "gap_at")
+LIMITED = ("gap", "rank_gap", "gdp", "gap_worst", "normalized_hsic", "gap_at")
 _RULES = {  # functions of frhsic.selection
     "limit": "best_within_limit",
     "within": "lowest_dependence_within",

@@ -36,8 +36,8 @@ _Limit = Annotated[
     list[str] | None,
     option(
         "--limit MEASURE=X",
-        "Limit instead, in the unit of the score: gap=0.02, gdp=0.02, gap_worst=0.05, gap_at:0.5=0.03 or "
-        "normalized_hsic=0.01. May be repeated.",
+        "Limit instead, in the unit of the score: gap=0.02, gdp=0.02; or in shares: rank_gap=0.05, "
+        "gap_worst=0.05, gap_at:0.5=0.03, normalized_hsic=0.01. May be repeated.",
     ),
 ]
 _Lam = Annotated[float | None, option("--lam X", "Penalty weight instead, without a unit; 0 trains without.")]
@@ -77,7 +77,7 @@ def train(
     cells are filled. With --drop-missing, rows are left out where target, weight or a sensitive column is
     empty. To choose among several budgets, see: frhsic frontier --help
 
-    A limit is missed where the value that steered training is more than 5 % above it, or where the lower end
+    A limit is missed where its value on the steering rows is more than 5 % above it, or where the lower end
     of the interval on test rows (--holdout) is above: the model is then not saved, and the exit code is 1.
 
     \b

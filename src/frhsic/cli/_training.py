@@ -19,7 +19,6 @@ from frhsic.cli._verdicts import Verdict, judge_limits
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from frhsic.dependence import Dependence
     from frhsic.engine.limits import Key, Reached
 
 _CHUNK = 65_536  # rows that a prediction holds at a time
@@ -28,6 +27,7 @@ MODELS = ("network", "lightgbm", "xgboost")
 REPAIR = "repair"  # of the scores of the others, on a frontier
 _NAMES = {
     "gap": "Gap of {what}",
+    "rank_gap": "Rank gap of {what}",
     "gdp": "GDP of {what}",
     "gap_worst": "Gap of decisions by {what} at the worst cut-off",
     "normalized_hsic": "Normalised HSIC of {what}",
@@ -229,7 +229,7 @@ def echo_judgement(
     import numpy as np
     from sklearn.metrics import accuracy_score, r2_score
 
-    from frhsic.engine.limits import Key, make_measure
+    from frhsic.engine.limits import Key
 
     keys = dict.fromkeys([*limits, Key("gdp")])
     with echo_warnings():
@@ -248,8 +248,7 @@ def echo_judgement(
         what = "the score" if column == "score" else quote(column)
         for attribute, key in itertools.product(data.s.names, keys):
             name = _NAMES[key.measure].format(cutoff=key.cutoff, what=what)
-            measure = make_measure(key, weighted=False)
-            value = _measure(values, data.s.columns([attribute]), data.w, measure, seed)
+            value = _measure(values, data.s.columns([attribute]), data.w, key, seed)
             echo(f"  {name} on {to_line(attribute)}: {value}.")
 
 
@@ -266,19 +265,20 @@ def judge_model(
     return judge_limits(limits, reached, scores, held.s, held.w, seed=seed, where=where, hint=hint)
 
 
-def _measure(values: Any, s: Any, w: Any, measure: Dependence, seed: int | None) -> str:
+def _measure(values: Any, s: Any, w: Any, key: Key, seed: int | None) -> str:
     """Return the dependence of a score on one column in words."""
     import torch
 
     import frhsic.inference
+    from frhsic.engine.limits import make_measure
+    from frhsic.engine.meter import find_gap
 
-    if seed is None:
+    if seed is None:  # only gaps are limited or shown on rows that were trained on
         weights = None if w is None else torch.from_numpy(w)
-        # Beside it may stand a value in ranges, less what chance adds, which is then smaller.
-        return f"{number(float(measure(torch.from_numpy(values), s, weights)))}, with what chance adds"
+        return number(find_gap(key, torch.from_numpy(values), s, weights)[0])
     with echo_warnings():
         found = frhsic.inference.confidence_interval(
-            values, s, dependence=measure, random_state=seed, sample_weight=w
+            values, s, dependence=make_measure(key), random_state=seed, sample_weight=w
         )
     rows = "" if found.plug_in is None else f"on these rows {number(found.plug_in)} with what chance adds, "
     return (

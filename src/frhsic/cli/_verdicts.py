@@ -36,7 +36,7 @@ class Verdict:
 
     @property
     def state(self) -> Literal["missed", "kept", "open"]:
-        """Missed: what steered it is more than 5 % above, or the lower end on other rows is above."""
+        """Missed: the value on steering rows is more than 5 % above, or the lower end on other rows is."""
         if self.above or (self.lowest is not None and self.lowest.low > self.limit):
             return "missed"
         return "kept" if self.highest is not None and self.highest.high <= self.limit else "open"
@@ -89,7 +89,7 @@ def judge_limits(
                     confidence_interval(
                         values,
                         s.columns([name]),
-                        dependence=make_measure(key, weighted=False),
+                        dependence=make_measure(key),
                         confidence_level=level,
                         random_state=seed,
                         sample_weight=weights,
@@ -110,7 +110,7 @@ def make_verdict(
     return Verdict(
         write_limit({key: limit}),
         limit,
-        "" if one is None else one.describe_steering(),
+        "" if one is None else one.describe_judged(),
         one is not None and one.exceeds(limit),
         max(intervals, key=lambda interval: interval.low, default=None),
         max(intervals, key=lambda interval: interval.high, default=None),

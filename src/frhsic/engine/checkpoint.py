@@ -104,6 +104,8 @@ def capture(run: Run) -> tuple[dict[str, Tensor], dict[str, Any]]:
         groups["penalty"] = objective.fixed_s.state_dict()
     if objective.multipliers is not None:
         groups["multipliers"] = objective.multipliers.state()
+    if objective.meter is not None:
+        groups["meter"] = objective.meter.state()
     for title, optimizer in (("optimizer", run.optimizer), ("critic", objective.critic)):
         states = optimizer.state_dict()["state"] if optimizer is not None else {}
         groups |= {f"{title}.{number}": state for number, state in states.items()}
@@ -156,6 +158,8 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], document: Mapping[str, Any
         torch.cuda.set_rng_state(groups["random"]["cuda"], device)
     if objective.multipliers is not None:
         objective.multipliers.restore(groups["multipliers"])
+    if objective.meter is not None:
+        objective.meter.restore(groups["meter"])
     run.histories = [[Record.from_dict(record) for record in history] for history in document["histories"]]
     for k, found in enumerate(document["best"]):
         if found is not None and run.stopping is not None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from frhsic._checks import ArgumentError
 from frhsic.dependence import RecoveredVariance
 from frhsic.engine.budget import MOST, Multipliers, divide_by_budgets
-from frhsic.engine.limits import Meter, scores_of
+from frhsic.engine.meter import Meter, scores_of
 from frhsic.engine.nets import Loss, Net, Stack
 from frhsic.engine.options import Options
 from frhsic.engine.rows import Rows, make_batches
@@ -139,7 +139,7 @@ class Objective:
         net.eval()
         if self.meter is None:
             return self._follow_budgets(self.multipliers, self._measure(net, rows, self._measured))
-        ratio = self.meter.limits.divide(self.meter.measure(scores_of(net, self.meter.limits.score)))
+        ratio = self.meter.limits.divide(self.meter.follow(scores_of(net, self.meter.limits.score)))
         unit = None
         if self.multipliers.needs_unit:
             value = self._measure(net, rows, self._measured)

@@ -18,7 +18,8 @@ from frhsic._progress import Progress
 from frhsic.data import Label
 from frhsic.engine import checkpoint
 from frhsic.engine.guards import Guards, check_labels
-from frhsic.engine.limits import Reached, scores_of
+from frhsic.engine.limits import Reached
+from frhsic.engine.meter import scores_of
 from frhsic.engine.nets import Loss, Net, Stack
 from frhsic.engine.objective import Measured, Objective
 from frhsic.engine.options import Options

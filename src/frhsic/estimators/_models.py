@@ -35,10 +35,10 @@ class FRHSICClassifier(ClassifierMixin, BaseModel):  # type: ignore[misc]
         0.1 where neither a budget, a limit nor ``lam`` is given.
     limit : dict, optional
         Instead of a budget: what may be left, in the unit of the score: ``{"gap": 0.02}``, ``{"gdp": 0.02}``,
-        ``{"gap_at": {0.5: 0.03}}``, ``{"gap_worst": 0.05}``, ``{"normalized_hsic": 0.01}``, or several. It is
-        measured on steering rows, a fifth of 2,000 or more that is not trained on
-        (``Training(limit_fraction=...)``), in at most ten ranges of each column of S, less what chance adds.
-        Of several columns, classes or labels the largest value counts.
+        ``{"gap_at": {0.5: 0.03}}``, ``{"gap_worst": 0.05}``, ``{"rank_gap": 0.05}``,
+        ``{"normalized_hsic": 0.01}``, or several. It is measured as in an audit, on steering rows, a fifth of
+        2,000 or more that is not trained on (``Training(limit_fraction=...)``). Of several columns, classes
+        or labels the largest value counts.
     lam : float, optional
         Instead of a budget: the penalty weight, which is not comparable between penalties or data.
         Only at 0 may ``fit`` go without ``sensitive_features``.

@@ -27,7 +27,9 @@ from frhsic.data import (
     to_vector,
     to_weights,
 )
-from frhsic.engine.limits import Key, Limits, Meter, Reached, Scores, make_measure, read_limit, write_limit
+from frhsic.engine.budget import FEASIBLE
+from frhsic.engine.limits import Key, Limits, Reached, make_measure, read_limit, write_limit
+from frhsic.engine.meter import Meter, Scores
 from frhsic.engine.rows import Rows
 from frhsic.inference import Interval, confidence_interval
 from frhsic.numerics._threads import one_thread
@@ -37,6 +39,7 @@ _FOLDS: Final = 5
 _FEWEST: Final = 50  # rows
 _FEWEST_GROUPS: Final = 20  # of rows, for intervals
 _HALVINGS: Final = 12  # of the amount that keeps a limit
+_AIMS: Final = 4  # at a limit, until the reported value keeps it
 
 NOTE: Final = (
     "The repaired score uses {} at prediction. Law may forbid that where training with it is allowed: ask "
@@ -71,8 +74,8 @@ class ScoreRepair(BaseEstimator):  # type: ignore[misc]
         "gap" and "gdp", and what is limited, of the repaired scores of each row by a map of the other folds,
         for each column of S ("gap age" where there are several).
     reached_ : tuple of Reached
-        With a limit: the values that steered the amount, of the same scores. They are in at most ten ranges
-        of S, less what chance adds ("gap_in_ranges"); those of ``left_`` are not.
+        With a limit: what is left of each thing that is limited, the largest among columns of S, as in
+        ``left_``.
     note_ : str
         What is to be said beside every repaired score.
     n_rows_ : int
@@ -313,23 +316,35 @@ def _least_amount(
             for one in measured
         )
 
-    if ratio(0.0) <= 1.0:
-        return 0.0, report(0.0)
-    if ratio(1.0) > 1.0:
-        reached = report(1.0)
+    def find_amount(aim: float) -> float:
+        if ratio(0.0) <= aim:
+            return 0.0
+        if ratio(1.0) > aim:
+            return 1.0
+        low, high = 0.0, 1.0
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if ratio(middle) <= aim else (middle, high)
+        return high
+
+    # The value that steers is quick; the one that is reported is that of an audit, and must keep the limit.
+    aim = 1.0
+    for _ in range(_AIMS):
+        amount = find_amount(aim)
+        reached = report(amount)
+        worst = max(one.judged / one.limit for one in reached)
+        if worst <= FEASIBLE or amount == 1.0:
+            break
+        aim /= worst
+    if worst > FEASIBLE:
         told = " ".join(map(str, reached))
         fix = "Pass more rows, or train within the limit."
         warnings.warn(
-            f"The whole repair leaves more than the limit {write_limit(limit)}. {told} {fix}",
+            f"The repair leaves more than the limit {write_limit(limit)}. {told} {fix}",
             ConvergenceWarning,
             stacklevel=4,
         )
-        return 1.0, reached
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if ratio(middle) <= 1.0 else (middle, high)
-    return high, report(high)
+    return amount, reached
 
 
 def _measure_left(
@@ -345,7 +360,7 @@ def _measure_left(
     for name in s.names:
         suffix = "" if len(s.names) == 1 else f" {name}"
         for key in keys:
-            measure = make_measure(key, weighted=False)
+            measure = make_measure(key)
             found[f"{key}{suffix}"] = confidence_interval(
                 x, s.columns((name,)), dependence=measure, random_state=seed, sample_weight=w, groups=groups
             )

@@ -16,7 +16,7 @@ from frhsic._checks import ArgumentError
 from frhsic.auditing.probes import MOST_ROWS, find_shares
 from frhsic.boosting import FRHSICBoostingClassifier, FRHSICBoostingRegressor
 from frhsic.data import Sensitive, to_generator, to_matrix
-from frhsic.dependence import GDP, HSIC, Dependence, ScoreGap
+from frhsic.dependence import GDP, HSIC, Dependence, RankGap, ScoreGap
 from frhsic.engine.budget import FEASIBLE
 from frhsic.engine.limits import Key, make_measure, read_limit, write_limit
 from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor
@@ -57,7 +57,7 @@ class Judge:
             return self.dependence
         if self.on == "representation":
             return _WHITENED
-        return GDP() if self.limited is None else make_measure(self.limited, weighted=False)
+        return GDP() if self.limited is None else make_measure(self.limited)
 
     def rehearse(self, held: Rows) -> None:
         """Judge noise on the validation rows: what has no interval or test raises before training."""
@@ -104,7 +104,7 @@ class Judge:
             for key, judged in limited.items():
                 assert prediction is not None  # noqa: S101 - an encoder takes no limit
                 known = intervals.get(str(key)) if strict == LEVEL else None
-                limit = make_measure(key, weighted=False)
+                limit = make_measure(key)
                 known = known or self._interval(prediction, part, limit, held.w, confidence_level=strict)
                 judged.append(known)
             one = main[-1]
@@ -162,7 +162,7 @@ class Judge:
         if _is_constant(z):
             name = type(measure).__name__
             return Interval(0.0, 0.0, 0.0, confidence_level, name, "these rows", "constant", s.names, len(z))
-        if isinstance(measure, ScoreGap) and z.shape[1] > 1:
+        if isinstance(measure, ScoreGap | RankGap) and z.shape[1] > 1:
             return self._greatest(z, s, measure, w, n_draws, confidence_level)
         return inference.confidence_interval(
             z,
@@ -176,7 +176,7 @@ class Judge:
         )
 
     def _greatest(
-        self, z: Tensor, s: Sensitive, measure: ScoreGap, w: Tensor | None, n_draws: int, level: float
+        self, z: Tensor, s: Sensitive, measure: Dependence, w: Tensor | None, n_draws: int, level: float
     ) -> Interval:
         """Return the interval of the greatest gap among the scores of several classes."""
         columns = z.split(1, dim=1)

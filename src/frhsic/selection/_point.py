@@ -42,8 +42,8 @@ class Point(Result):
         What it was limited in, and by how much: "gap 0.02".
     missed : bool or None
         Whether it misses the loosest limit that was asked; None where none was. A limit is missed where the
-        value that steered it is more than 5 % above, or the lower confidence limit on the rows that judge it
-        is above. For a model that was not limited in this, its dependence stands for the value that steered.
+        value on its steering rows is more than 5 % above, or the lower confidence limit on rows that judge
+        it is above. For a model that was not limited in this, its dependence stands for that value.
     model : str or None
         The kind of model, in a sweep over several: "network", "lightgbm", "xgboost", "lightgbm repaired".
 

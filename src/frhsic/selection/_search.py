@@ -130,7 +130,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         A row for each model. Always: model ("network" or the library of the trees; "repaired" after it where
         scores are), budget, limit, lam, penalty_weight (lam, or one over the budget or the smallest limit),
         relative_dependence (on training rows, over the unconstrained model's, as the budget has it), of_limit
-        (the largest value that steered over its limit), performance, dependence and its interval, on_front.
+        (the largest value on the steering rows over its limit), performance, dependence, interval, on_front.
         With limits, missed (the loosest of them).
         Then, of a prediction, gap, gdp and (debiased normalised) hsic with intervals; of a representation,
         hsic_z (whitened), r2_ridge and r2_boosted (of S from Z, cross-validated among the validation rows);
