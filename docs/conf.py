@@ -57,7 +57,7 @@ html_sidebars = {"index": []}
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "examples",
-    "filename_pattern": r"/(0[1-8]|1[0-5])_",  # the others need several processes, or another package
+    "filename_pattern": r"/(0[1-8]|1[0-6])_",  # the others need several processes, or another package
     "ignore_pattern": r"__init__\.py",
     "within_subsection_order": "FileNameSortKey",
     "default_thumb_file": str(Path(__file__).parent / "figures" / "frontier-adult.png"),

@@ -189,8 +189,8 @@ CHANGES = {
         "cutoff": ({}, 0.5),
         "n_points": ({"bandwidth_s": 0.1}, 30),
         "groups": ({}, np.arange(N) // 2),
-        "n_draws": ({}, 199),
-        "random_state": ({}, 1),
+        "n_draws": ({"groups": np.arange(N) // 2}, 199),
+        "random_state": ({"groups": np.arange(N) // 2}, 1),
         "sample_weight": ({}, W),
     },
     "decision_gaps": {

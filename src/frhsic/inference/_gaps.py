@@ -162,6 +162,8 @@ def gaps_of(rows: Observations, measure: Gap, cutoffs: Sequence[float] | None = 
     """
     if rows.z.shape[1] != 1 or rows.groups is not None or not _by_cells(measure):
         return None
+    if bool((rows.z == rows.z[:1]).all()):  # of a constant score, which no table is needed for
+        return None
     asked, s, exact = asked_cutoffs(measure) if cutoffs is None else cutoffs, rows.s, None
     if not has_table(rows.z, s, None):
         # Of several columns, or very many labels, the cells of gaps are those of the table.
