@@ -461,7 +461,8 @@ def test_the_limit_of_chance_of_gdp_is_that_of_permutations(weighted, monkeypatc
     assert limit != permuted
 
 
-def test_the_variance_near_a_point_is_that_of_its_neighbours_with_200_degrees_of_freedom():
+@pytest.mark.parametrize(("enough", "least"), [(200, 0), (120, 2)])
+def test_the_variance_near_a_point_is_that_of_neighbours_with_enough_degrees_of_freedom(enough, least):
     rng = np.random.default_rng(0)
     s = torch.tensor(np.repeat(np.arange(12.0), 50))[:, None]
     z = torch.tensor(rng.normal(size=(600, 1)) * (1.0 + 0.3 * s.numpy()))
@@ -472,9 +473,9 @@ def test_the_variance_near_a_point_is_that_of_its_neighbours_with_200_degrees_of
     )
     curve = Smoothed(z, places, [1.0], cells=cells)
     variance, rows = torch.tensor(rng.uniform(0.1, 60.0, (12, 1))), torch.full((12, 1), 50.0)
-    near = curve.variance_near(variance, rows)
+    near = curve.variance_near(variance, rows, enough, least)
     for k in range(12):
-        reach = next(r for r in range(12) if (min(k + r, 11) - max(k - r, 0) + 1) * 49 >= 200)
+        reach = next(r for r in range(least, 12) if (min(k + r, 11) - max(k - r, 0) + 1) * 49 >= enough)
         window = variance[max(k - reach, 0) : k + reach + 1]
         assert float(near[k]) == pytest.approx(max(curve.pooled, float(window.mean())))
 

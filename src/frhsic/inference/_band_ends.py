@@ -28,6 +28,8 @@ from frhsic.inference._question import IntervalOptions
 
 # A long tail counts from so many squared standard scores on: of all rows, and of those at one point.
 _CLEAR_OF_ALL, _CLEAR_HERE = 1.0, 2.0
+# Rows among which the variance of skewed scores is taken, of the neighbours on both sides at least.
+_NEAR = 2_000.0
 # A rate that is missed above has at least so many expected events: fewer are not excluded by none at all.
 _MISSABLE = 4.0
 _STEPS = 50  # of bisection
@@ -122,6 +124,9 @@ def skewed_reach(process: Process, mass: Tensor, largest: float) -> tuple[Tensor
     own = torch.where(shown > 1e-12 * process.common, here.third / shown**1.5, 0.0)
     third = float(mass @ (here.third / behind.square()) / mass.sum())
     common = third / max(curve.pooled, 1e-200) ** 1.5 * behind.sqrt()
+    of_row = ((process.variance - process.lacking) / behind)[:, None]
+    near = curve.variance_near(of_row, process.rows[:, None], _NEAR, 1)[:, 0]
+    others = torch.maximum(process.common, near * behind)
     least = torch.where(process.variance > 1e-9 * process.common, SMALLEST_PART, 1.0) * process.common
     variance = torch.maximum(process.variance, least)
     reach = []
@@ -129,7 +134,7 @@ def skewed_reach(process: Process, mass: Tensor, largest: float) -> tuple[Tensor
         heavy, light = (sign * side for sign in (1.0, -1.0))
         of_all, of_here = whole.clear(heavy, _CLEAR_OF_ALL), here.clear(heavy, _CLEAR_HERE)
         doubt = torch.maximum(of_all, of_here)
-        wide = variance + doubt * (process.common - variance).clamp_min(0.0)
+        wide = variance + doubt * (others - variance).clamp_min(0.0)
         agreed = [torch.minimum(sign * own, sign * common).clamp_min(0.0) for sign in (heavy, light)]
         quantile = student * gamma_quantile(largest, of_all * agreed[0]) / largest
         by_own = hall_quantile(student, whole.clear(light, _CLEAR_OF_ALL) * agreed[1])

@@ -119,9 +119,9 @@ def conditional_curve(
     *Other scores* have two different ends where they are skewed. Towards the long tail of the scores the
     mean is seldom wrong without a large variance: that end takes the variance of the cell, and Student's
     quantile corrected for its skewness (Hall, 1992). The other end takes the larger of the variances of the
-    cell, of 200 rows nearby and of all rows around the curve, with the quantile of a gamma law of the same
-    skewness. How much of this is done depends on how clear the skewness is, of all rows or at the cell, and
-    not on the number of rows. Without it both ends are Student's, with the variance of the cell. Cells of
+    cell, of its neighbours along s and of all rows around the curve, with the quantile of a gamma law of the
+    same skewness. How much of this is done depends on how clear the skewness is, of all rows or at the cell,
+    and not on the number of rows. Without it both ends are Student's, with the variance of the cell. Cells of
     fewer than 30 rows take at least that of all rows.
 
     Examples

@@ -140,11 +140,13 @@ class Smoothed:
         few = len(self.places.sizes) <= (2 * _POINTS if self.by_value else _POINTS)
         return (self.places.s, self.mass) if few else equal_mass(self.places, _POINTS)
 
-    def variance_near(self, variance: Tensor, rows: Tensor) -> Tensor:
+    def variance_near(
+        self, variance: Tensor, rows: Tensor, enough: float = _SKEWED, least: int = 0
+    ) -> Tensor:
         """Return the variance of a row around the curve near each point, and not below that of all rows.
 
-        Near are so many neighbouring cells on both sides as have 200 degrees of freedom together: a score
-        may vary more among the oldest, of whom there are few at each age.
+        Near are so many neighbouring cells on both sides, at least ``least``, as have ``enough`` degrees of
+        freedom together: a score may vary more among the oldest, of whom there are few at each age.
         """
         pooled = torch.full_like(variance, self.pooled)
         if self.cells is None or self.cells.kinds != ("continuous",):
@@ -155,10 +157,10 @@ class Smoothed:
         here = torch.arange(len(free))
         for reach in range(len(free)):
             first, last = (here - reach).clamp_min(0), (here + reach + 1).clamp_max(len(free))
-            few = known < _SKEWED
+            few = (known < enough) | (reach <= least)
             known = torch.where(few, upto[0][last] - upto[0][first], known)
             sums = torch.where(few, upto[1][last] - upto[1][first], sums)
-            if bool((known >= _SKEWED).all()):
+            if reach >= least and bool((known >= enough).all()):
                 break
         return torch.maximum(pooled, sums / known.clamp_min(1e-300))
 
