@@ -574,8 +574,7 @@ def _echo_audit(found: frhsic.auditing.Audit, request: _Request) -> None:
         "gap: the mean distance between the scores at a value and all scores, GDP that of their means, in "
         "units of the score. For the others 0 is none, and 1 the most (HSIC alone has no such end). With "
         "chance: the gap of these rows themselves, of which the estimate leaves out nearly all that chance "
-        "adds. If independent: the mean of that (or of the estimate) under independence, and the value below "
-        f"which {found.confidence_level:.0%} of samples then lie."
+        "adds. If independent: the mean of that (or of the estimate) under independence."
     )
 
 
@@ -586,7 +585,7 @@ def _echo_numbers(one: frhsic.auditing.Attribute, found: frhsic.auditing.Audit) 
     corrected = "" if one.test.adjusted is None else " (corrected)"
     title = f"Dependence on {to_line(one.name)}: p = {number(one.test.reported)}{corrected}"
     share = f"{found.confidence_level:.0%}"
-    headings = ["measure", "estimate", f"{share} interval", "with chance", "if independent", f"{share} below"]
+    headings = ["measure", "estimate", f"{share} interval", "with chance", "if independent"]
     results: list[tuple[str, Any]] = [
         (frhsic.auditing.MEASURES[name].short, result) for name, result in one.measures.items()
     ]
@@ -599,7 +598,7 @@ def _echo_numbers(one: frhsic.auditing.Attribute, found: frhsic.auditing.Audit) 
         if result is not None:
             single = isinstance(result, frhsic.auditing.Estimate)
             interval = "" if single else f"{cell(result.low)} to {cell(result.high)}"
-            rest = (getattr(result, "plug_in", None), result.chance, result.chance_high)
+            rest = (getattr(result, "plug_in", None), result.chance)
             chance = ("" if x is None else cell(x) for x in rest)
             rows.append((name, cell(result.estimate), interval, *chance))
     echo_table(title, headings, rows)

@@ -9,7 +9,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from frhsic import table
 from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence
 from frhsic.inference._moments import RANK_Z, feature_sums
@@ -19,6 +18,8 @@ from frhsic.kernels import Gaussian, Linear, OnColumns, default_kernel
 from frhsic.kernels.scale import median_bandwidth
 from frhsic.numerics._lowrank import blocks, thin_factor
 from frhsic.numerics._permutations import random_orders
+from frhsic.table import combine as combine_tails
+from frhsic.table import rank_pvalue as rank_of_first
 
 # Bandwidths of z and of s as multiples of their medians, and the weight of each pair. The first is nearly
 # linear; along s the others are narrower than along z, because a score is a function of s plus noise.
@@ -197,9 +198,9 @@ def _feature_lookup(
 
 def combine(values: Tensor, shares: Tensor | None) -> Tensor:
     """Return one statistic of several, ``(B + 1,)``: the largest of minus the logarithms of their tails."""
-    return values[0] if shares is None else torch.from_numpy(table.combine(values.numpy(), shares.numpy()))
+    return values[0] if shares is None else torch.from_numpy(combine_tails(values.numpy(), shares.numpy()))
 
 
 def rank_pvalue(values: Tensor) -> float:
     """Return the share of values that are at least the first, which is one of them."""
-    return table.rank_pvalue(values.numpy())
+    return rank_of_first(values.numpy())
