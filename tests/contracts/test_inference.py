@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import threadpoolctl
 import torch
 
 from frhsic import inference
@@ -464,23 +465,34 @@ def test_intervals_and_equivalence_results_print_as_sentences():
 
 class ThreadCounter(HSIC):
     seen: ClassVar[set[int]] = set()
+    blas: ClassVar[set[int]] = set()
 
     def _permuted(self, *arguments):
         self.seen.add(torch.get_num_threads())
+        self.blas.update(threads_of_blas())
         return super()._permuted(*arguments)
+
+
+def threads_of_blas():
+    """Return how many threads each BLAS takes that is loaded."""
+    return [one["num_threads"] for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
 
 
 def test_inference_takes_one_thread_and_restores_what_it_found():
     before = torch.get_num_threads()
     try:
-        torch.set_num_threads(2)
-        z = torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-        independence_test(z, z, dependence=ThreadCounter(), n_permutations=19, random_state=0)
-        assert ThreadCounter.seen == {1}
-        assert torch.get_num_threads() == 2
-        with pytest.raises(ValueError, match="n_permutations"):
-            independence_test(z, z, n_permutations=0)
-        assert torch.get_num_threads() == 2
+        with threadpoolctl.threadpool_limits(2):
+            torch.set_num_threads(2)
+            blas = threads_of_blas()
+            assert set(blas) == {2}
+            z = torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+            independence_test(z, z, dependence=ThreadCounter(), n_permutations=19, random_state=0)
+            assert ThreadCounter.seen == ThreadCounter.blas == {1}
+            assert torch.get_num_threads() == 2
+            with pytest.raises(ValueError, match="n_permutations"):
+                independence_test(z, z, n_permutations=0)
+            assert torch.get_num_threads() == 2
+            assert threads_of_blas() == blas
     finally:
         torch.set_num_threads(before)
 

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 
+from frhsic.data import to_sensitive
 from frhsic.dependence import EIPM, GDP, HSIC, DistanceCovariance, RankGap, ScoreGap
 from frhsic.inference import confidence_interval, decision_gaps, equivalence_test, independence_test
-from frhsic.table import ScoreTable
+from frhsic.kernels import Gaussian
+from frhsic.table import Bandwidths, ScoreTable
 
 MEASURES = (
     None,
@@ -82,6 +85,29 @@ def test_gaps_at_cutoffs_of_a_table_are_those_of_its_rows():
     every = decision_gaps(table_of(z, s))
     assert len(every.gaps) == 127
     assert every.largest.plug_in == pytest.approx(max(every.plug_in), rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["ages", "income", "labels"])
+@pytest.mark.parametrize("normalized", [False, True])
+def test_the_estimate_from_rows_is_within_the_error_of_the_cells(kind, normalized):
+    z, s, _ = rows(n=900, kind=kind)
+    table = ScoreTable.from_rows(z, s)
+    bandwidths = Bandwidths.of(table.law())
+    kernel_s = None if kind == "labels" else Gaussian(bandwidths.s[0])
+    measure = HSIC(Gaussian(bandwidths.z), kernel_s, estimator="unbiased", normalized=normalized)
+    interval = confidence_interval(table, dependence=measure)
+    difference = abs(interval.estimate - float(measure(torch.as_tensor(z)[:, None], to_sensitive(s))))
+    assert 0.0 < difference <= interval.cell_error < 0.1 * abs(interval.estimate)
+    every_value = confidence_interval(
+        np.round(z, 2), s if kind == "labels" else np.round(s), dependence=measure
+    )
+    assert every_value.cell_error == 0.0
+
+
+def test_distance_correlation_has_no_bound_on_what_cells_leave_out():
+    z, s, _ = rows(kind="income")
+    measure = DistanceCovariance(normalized=True, root=True)
+    assert confidence_interval(table_of(z, s), dependence=measure).cell_error is None
 
 
 def test_two_nights_add_up_to_both():

@@ -240,7 +240,13 @@ def _by_interval(found: Interval) -> dict[str, Any]:
         "plug_in": None if found.plug_in is None else _nearest(found.plug_in, step),
         "chance": None if found.chance is None else _nearest(found.chance, step),
         "chance_high": None if found.chance_high is None else _nearest(found.chance_high, step),
+        "cell_error": None if found.cell_error is None else _up_to_digits(found.cell_error),
     }
+
+
+def _up_to_digits(x: float) -> float:
+    """Return a bound with two digits, rounded up."""
+    return _up(x, 10.0 ** (math.floor(math.log10(x)) - 1)) if x > 0.0 else 0.0
 
 
 def _round_limit(found: Limit) -> Limit:

@@ -73,9 +73,11 @@ def interval_of_embedding(
     """Return the interval of a measure from its embedding."""
     wide, size = max(options.confidence_level, 0.95), found.size(measure.normalized)
     far = isinstance(found, TableEmbedding) and found.is_far(_MARGIN, wide)
+    kernels = isinstance(found, TableEmbedding) and isinstance(measure, HSIC) and not measure.root
     return hsic_interval(
         measure,
         options,
+        cell_error=found.cell_error(measure.normalized) if kernels else None,
         estimate=found.unbiased()[0] / size,
         half_width=half_width,
         length=found.length,
@@ -109,6 +111,7 @@ def hsic_interval(
     n: int,
     notes: Sequence[str],
     excess: float = 0.0,
+    cell_error: float | None = None,
 ) -> Interval:
     """Return the interval for an HSIC: on its root far from independence, else from zero to a bound.
 
@@ -148,6 +151,7 @@ def hsic_interval(
         chance=chance,
         chance_high=chance_high,
         notes=tuple(notes),
+        cell_error=cell_error,
     )
 
 

@@ -212,6 +212,9 @@ class Interval(Result):
     notes : tuple of str
     plug_in : float or None
         The value of the rows themselves, with all that chance adds; None where that is the estimate.
+    cell_error : float or None
+        Of HSIC of a score from its table of counts: the estimate from the rows, wherever they lie in their
+        cells, is at most so far away. 0 where each value is a cell; None where no bound is known.
 
     Examples
     --------
@@ -236,6 +239,7 @@ class Interval(Result):
     chance_high: float | None = None
     notes: tuple[str, ...] = ()
     plug_in: float | None = None
+    cell_error: float | None = None
 
     def __str__(self) -> str:
         level, chance = percent(self.confidence_level), ""

@@ -16,13 +16,25 @@ from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.kernels import Gaussian, Kernel
-from frhsic.table import JOINT_CELLS, KernelErrors, Labels, Law, ScoreTable, Side, median_distance
+from frhsic.table import (
+    JOINT_CELLS,
+    Bandwidths,
+    CellBounds,
+    KernelErrors,
+    Labels,
+    Law,
+    ScoreTable,
+    Side,
+    median_distance,
+)
 
 _kept: ContextVar[dict[Any, Any] | None] = ContextVar("kept", default=None)
 # Of the range of a column, for the derivative of a kernel.
 _STEP = 1e-6
 # Cells of S in a table: more take too much memory beside 512 levels of the score.
 _MOST_CELLS = 16_384
+# Multiplications of a bound on what cells leave out, a second or so. Long tails of many rows take more.
+_MOST_PRODUCTS = 5e9
 
 
 @contextlib.contextmanager
@@ -112,6 +124,7 @@ class TableEmbedding:
 
     law: Law
     found: KernelErrors
+    bounds: CellBounds | None = None  # of Gaussian kernels
     notes: tuple[str, ...] = ()
     groups: None = None
 
@@ -122,13 +135,18 @@ class TableEmbedding:
             (rules[1], s.values, law.s[:, 0], law.rows.sum(axis=1), law.p),
             (rules[0], z, law.z, law.rows.sum(axis=0), law.q),
         ]
-        grams = []
+        grams, bandwidths = [], []
         for rule, x, cells, rows, share in sides:
             kernel = rule
             if isinstance(rule, Gaussian) and rule.bandwidth == "median" and rule.whiten is False:
                 kernel = replace(rule, bandwidth=median_distance(cells, rows))
             grams.append(_side(kernel.bind(x), torch.from_numpy(cells)[:, None], share))
-        return cls(law, KernelErrors(law, grams[0], grams[1]))
+            bandwidths.append(_bandwidth(kernel, number=rule is rules[0] or law.numbers[0]))
+        sigma_s, sigma_z = bandwidths
+        bounds = None
+        if sigma_s is not None and sigma_z is not None:
+            bounds = CellBounds(law, Bandwidths(sigma_z, (sigma_s,)))
+        return cls(law, KernelErrors(law, grams[0], grams[1]), bounds)
 
     def __len__(self) -> int:
         return round(self.law.n)
@@ -166,6 +184,15 @@ class TableEmbedding:
         """Return what HSIC is divided by: the root of HSIC(Z, Z) HSIC(S, S), or one."""
         return self.found.size(normalized)
 
+    def cell_error(self, normalized: bool) -> float | None:
+        """Return a bound on the distance of the debiased form from that of the rows, wherever in their cells.
+
+        None where kernels are not Gaussian, or where it takes too long.
+        """
+        if self.bounds is None or self.bounds.products > _MOST_PRODUCTS:
+            return None
+        return self.bounds.of(unbiased=True, normalized=normalized).most
+
     def standard_error(self, normalized: bool) -> float:
         """Return the first-order standard error of the debiased form."""
         return self.found.standard_error(normalized)
@@ -181,6 +208,14 @@ class TableEmbedding:
     def by_chance(self, n_draws: int, generator: torch.Generator) -> Tensor:
         """Return draws of the debiased form under independence, in their limit, shape ``(n_draws,)``."""
         return torch.from_numpy(self.found.by_chance(n_draws, rng_of(generator)))
+
+
+def _bandwidth(kernel: Kernel, *, number: bool) -> float | None:
+    """Return sigma of a Gaussian kernel of one column, 0 of the equality of labels, None of another one."""
+    if not number:
+        return 0.0 if kernel.by_equality else None
+    plain = isinstance(kernel, Gaussian) and kernel.whiten is False
+    return kernel.bandwidth if plain and isinstance(kernel.bandwidth, float) else None
 
 
 def _side(kernel: Kernel, at: Tensor, share: NDArray[np.float64]) -> Side:

@@ -8,6 +8,7 @@ from frhsic.table._kernel_errors import KernelErrors as KernelErrors
 from frhsic.table._kernels import Bandwidths as Bandwidths
 from frhsic.table._kernels import Side as Side
 from frhsic.table._kernels import median_distance as median_distance
+from frhsic.table._left_out import CellBounds as CellBounds
 from frhsic.table._left_out import LeftOut as LeftOut
 from frhsic.table._left_out import left_out as left_out
 from frhsic.table._limits import GapErrors as GapErrors

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -44,10 +45,8 @@ class LeftOut(NamedTuple):
         return max(abs(self.low), abs(self.high))
 
 
-def left_out(
-    law: Law, bandwidths: Bandwidths, *, unbiased: bool = False, normalized: bool = False
-) -> LeftOut:
-    """Return bounds on HSIC of the rows minus HSIC of their table, under Gaussian kernels.
+class CellBounds:
+    """Bounds on HSIC of the rows minus HSIC of their table, under Gaussian kernels.
 
     Parameters
     ----------
@@ -55,26 +54,54 @@ def left_out(
         Of a score and one column of S; cells that were not merged.
     bandwidths : Bandwidths
         Of the table. The rows are measured with the same ones.
-    unbiased, normalized : bool
-        As of :meth:`~frhsic.table._measures.HSICValue.of`.
     """
-    if law.s.shape[1] != 1:
-        raise ValueError(f"'law' must have one column of S. Got {law.s.shape[1]}. Count each by itself.")
-    value = hsic(law, bandwidths)
-    if not (law.s_widths.any() or law.z_widths.any()):
-        return LeftOut(0.0, 0.0)
-    table = value.of(unbiased=unbiased, normalized=normalized)
-    cells = _Cells.of(law)
-    s = _Features.of(cells.s, bandwidths.s[0] if law.numbers[0] else 0.0)
-    z = _Features.of(cells.z, bandwidths.z)
-    form = _Form.of(law.effective_rows, unbiased)
-    low, high = _bound_pair(cells, s, z, form)
-    if normalized:
-        low, high = _divide((low, high), *(_bound_own(cells, side, form) for side in (s, z)))
-        if not unbiased:
-            low, high = max(low, 0.0), min(high, 1.0)
-    rounding = 1e-13 * (1.0 if not normalized else 1.0 / _size(value, unbiased))
-    return LeftOut(low - table - rounding, high - table + rounding)
+
+    def __init__(self, law: Law, bandwidths: Bandwidths) -> None:
+        if law.s.shape[1] != 1:
+            raise ValueError(f"'law' must have one column of S. Got {law.s.shape[1]}. Count each by itself.")
+        self.law, self.bandwidths = law, bandwidths
+
+    @cached_property
+    def _value(self) -> HSICValue:
+        return hsic(self.law, self.bandwidths)
+
+    @cached_property
+    def _cells(self) -> _Cells:
+        return _Cells.of(self.law)
+
+    @cached_property
+    def _sides(self) -> tuple[_Features, _Features]:
+        cells, bandwidths = self._cells, self.bandwidths
+        sigma = bandwidths.s[0] if self.law.numbers[0] else 0.0
+        return _Features.of(cells.s, sigma, cells.mass), _Features.of(cells.z, bandwidths.z, cells.mass)
+
+    @property
+    def products(self) -> float:
+        """The number of multiplications that the features take: large for long tails and many rows."""
+        if not (self.law.s_widths.any() or self.law.z_widths.any()):
+            return 0.0
+        return float(len(self._cells.mass) * sum(len(side.points) ** 2 for side in self._sides))
+
+    def of(self, *, unbiased: bool, normalized: bool) -> LeftOut:
+        """Return the bounds of one form, as of :meth:`~frhsic.table._measures.HSICValue.of`."""
+        if not (self.law.s_widths.any() or self.law.z_widths.any()):
+            return LeftOut(0.0, 0.0)
+        form = _Form.of(self.law.effective_rows, unbiased)
+        low, high = _bound_pair(self._cells, *self._sides, form)
+        if normalized:
+            low, high = _divide((low, high), *(_bound_own(self._cells, side, form) for side in self._sides))
+            if not unbiased:
+                low, high = max(low, 0.0), min(high, 1.0)
+        table = self._value.of(unbiased=unbiased, normalized=normalized)
+        rounding = 1e-13 * (1.0 if not normalized else 1.0 / _size(self._value, unbiased))
+        return LeftOut(low - table - rounding, high - table + rounding)
+
+
+def left_out(
+    law: Law, bandwidths: Bandwidths, *, unbiased: bool = False, normalized: bool = False
+) -> LeftOut:
+    """Return bounds on HSIC of the rows minus HSIC of their table: see :class:`CellBounds`."""
+    return CellBounds(law, bandwidths).of(unbiased=unbiased, normalized=normalized)
 
 
 def _size(value: HSICValue, unbiased: bool) -> float:
@@ -154,16 +181,16 @@ class _Features:
     ``sigma`` 0: the kernel is equality of labels.
     """
 
-    def __init__(self, side: _Side, sigma: float, points: Floats, root: Floats) -> None:
-        self.side, self.sigma, self.points, self.root = side, sigma, points, root
+    def __init__(self, side: _Side, sigma: float, points: Floats, root: Floats, mass: Floats) -> None:
+        self.side, self.sigma, self.points, self.root, self.mass = side, sigma, points, root, mass
 
     @classmethod
-    def of(cls, side: _Side, sigma: float) -> _Features:
+    def of(cls, side: _Side, sigma: float, mass: Floats) -> _Features:
         if not sigma:
-            return cls(side, 0.0, np.empty(0), np.empty((0, 0)))
+            return cls(side, 0.0, np.empty(0), np.empty((0, 0)), mass)
         # Cells much narrower than the kernel are spanned by their means.
         wide = side.x[side.width > sigma / 16.0]
-        return cls(side, sigma, *_choose_points(np.union1d(side.grid, wide), sigma))
+        return cls(side, sigma, *_choose_points(np.union1d(side.grid, wide), sigma), mass)
 
     def at(self, x: Floats, order: int = 0) -> Floats:
         """Return the features at points, or their derivatives: ``(len(x), r)``."""
@@ -177,15 +204,16 @@ class _Features:
             gram = u * (3.0 - u * u) / self.sigma**3 * gram
         return np.asarray(gram @ self.root)
 
-    def values(self, mass: Floats) -> tuple[Floats, Floats]:
-        """Return centred features at the means of joint cells, and the mean that was taken off."""
+    @cached_property
+    def values(self) -> tuple[Floats, Floats]:
+        """Centred features at the means of joint cells, and the mean that was taken off."""
         if not self.sigma:
             values = np.eye(len(self.side.grid))[self.side.cell]
         elif self.side.width.any():
             values = self.at(self.side.x)
         else:
             values = self.at(self.side.grid)[self.side.cell]
-        mean = mass @ values
+        mean = self.mass @ values
         return values - mean, mean
 
     def derivatives(self, mean: Floats) -> list[Floats]:
@@ -194,6 +222,17 @@ class _Features:
         if not self.sigma:
             return [np.eye(len(grid)) - mean, *np.zeros((3, len(grid), len(grid)))]
         return [self.at(grid) - mean, *(self.at(grid, order) for order in (1, 2, 3))]
+
+    @cached_property
+    def rest(self) -> tuple[float, float]:
+        """Bounds of what features leave out of HSIC, and of the norm of the cross-covariance."""
+        if not self.sigma:
+            return 0.0, 0.0
+        values, mean = self.values
+        # The squared norm of the features before the mean was taken off.
+        norms = np.einsum("ij,ij->i", values, values) + 2.0 * values @ mean + float(mean @ mean)
+        missing = np.maximum(1.0 - norms, 0.0)
+        return 4.0 * float(self.mass @ missing), 2.0 * float(self.mass @ np.sqrt(missing))
 
     @property
     def norms(self) -> list[float]:
@@ -224,13 +263,10 @@ def _choose_points(x: Floats, sigma: float) -> tuple[Floats, Floats]:
 def _bound_pair(cells: _Cells, s: _Features, z: _Features, form: _Form) -> tuple[float, float]:
     """Return the least and the largest HSIC of the score and S that the rows may have."""
     mass, squares, n = cells.mass, cells.squares, 1.0 / cells.squares.sum()
-    fs, mean_s = s.values(mass)
-    fz, mean_z = z.values(mass)
+    (fs, mean_s), (fz, mean_z) = s.values, z.values
     C = (mass[:, None] * fs).T @ fz
     size = float(np.linalg.norm(C))
-    (rest_s, far_s), (rest_z, far_z) = (
-        _rest(cells, f, x + m) for f, x, m in ((s, fs, mean_s), (z, fz, mean_z))
-    )
+    (rest_s, far_s), (rest_z, far_z) = s.rest, z.rest
     own_s, own_z = (1.0 - 2.0 * x @ m - float(m @ m) for x, m in ((fs, mean_s), (fz, mean_z)))
     first, second = float(squares @ own_s), float(squares @ own_z)
     value = form.value(size**2, float(squares @ (own_s * own_z)), first, second)
@@ -301,10 +337,10 @@ def _bound_pair(cells: _Cells, s: _Features, z: _Features, form: _Form) -> tuple
 def _bound_own(cells: _Cells, f: _Features, form: _Form) -> tuple[float, float]:
     """Return the least and the largest HSIC of a column with itself that the rows may have."""
     mass, squares, w = cells.mass, cells.squares, float(cells.squares.sum())
-    values, mean = f.values(mass)
+    values, mean = f.values
     C = (mass[:, None] * values).T @ values
     size = float(np.linalg.norm(C))
-    rest, far = _rest(cells, f, values + mean)
+    rest, far = f.rest
     k = 1.0 - 2.0 * values @ mean - float(mean @ mean)
     total = float(squares @ k)
     value = form.value(size**2, float(squares @ (k * k)), total, total)
@@ -369,11 +405,3 @@ def _largest(forms: Sequence[tuple[Floats, Floats]], u: Floats, v: Floats) -> Fl
             )  # the best second moment of the other is below its most
             best = np.maximum(best, np.where(inside, p * x - b * b * x / q, 0.0))
     return np.asarray(best)
-
-
-def _rest(cells: _Cells, f: _Features, values: Floats) -> tuple[float, float]:
-    """Return bounds of what features leave out of HSIC, and of the norm of the cross-covariance."""
-    if not f.sigma:
-        return 0.0, 0.0
-    missing = np.maximum(1.0 - (values * values).sum(axis=1), 0.0)
-    return 4.0 * float(cells.mass @ missing), 2.0 * float(cells.mass @ np.sqrt(missing))
