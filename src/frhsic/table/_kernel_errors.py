@@ -15,12 +15,14 @@ import numpy as np
 from scipy import special
 
 from frhsic.table._axis import Floats
-from frhsic.table._kernels import Bandwidths, Side, side_s
+from frhsic.table._kernels import Bandwidths, Side, factor, side_s
 from frhsic.table._measures import HSICValue, hsic_of
 from frhsic.table._table import Law
 
 # Directions of each side, and pairs of them, whose errors are followed; the rest enters by its mean.
 _FEATURES, _PAIRS = 48, 256
+# Columns of a factor of a kernel, and the share of its trace that they may leave out.
+_COLUMNS, _LEFT = 96, 1e-10
 
 
 class KernelErrors:
@@ -127,8 +129,15 @@ class KernelErrors:
 
 def _features(side: Side) -> Floats:
     """Return A with A A' = K~ but for directions that hardly any row has, largest first: ``(m, r)``."""
-    root = np.sqrt(side.w)
-    values, vectors = np.linalg.eigh(side.centred * root[:, None] * root)
-    values, vectors = values[::-1][:_FEATURES], vectors[:, ::-1][:, :_FEATURES]
-    some = values > 1e-7 * values[0]
-    return np.asarray(vectors[:, some] * np.sqrt(values[some]) / root[:, None])
+    kernel = side.centred
+    diagonal = np.diagonal(kernel)
+    columns, _, left = factor(diagonal, kernel.__getitem__, _COLUMNS, 1e-13 * float(diagonal.max()))
+    if side.w @ left <= _LEFT * (side.w @ diagonal):  # smooth kernels have few directions
+        values, vectors = np.linalg.eigh(columns.T @ (side.w[:, None] * columns))
+        A = columns @ vectors[:, ::-1]
+    else:
+        root = np.sqrt(side.w)
+        values, vectors = np.linalg.eigh(kernel * root[:, None] * root)
+        A = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0)) / root[:, None]
+    values = values[::-1][:_FEATURES]
+    return np.asarray(A[:, : len(values)][:, values > 1e-7 * values[0]])

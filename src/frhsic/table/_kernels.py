@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from frhsic.table._axis import Floats
+from frhsic.table._axis import Floats, Integers
 from frhsic.table._table import Law
 
 
@@ -113,6 +113,32 @@ def energy(x: Floats, numbers: bool = True) -> Floats:
     if not numbers:
         return 0.5 * np.asarray(x[:, None] == x[None], float)
     return np.asarray(-0.5 * np.abs(x[:, None] - x[None]))
+
+
+class Factor(NamedTuple):
+    """Columns C with K = C C' but for what is left of the diagonal, and the pivots that chose them."""
+
+    columns: Floats  # (m, r)
+    pivots: Integers  # (r,)
+    left: Floats  # (m,)
+
+
+def factor(diagonal: Floats, row: Callable[[int], Floats], most: int, tolerance: float) -> Factor:
+    """Return Cholesky's factor with pivots of a kernel matrix of which one row at a time is looked at.
+
+    It ends with ``most`` columns, or where nothing on the diagonal is left above the tolerance.
+    """
+    most = min(most, len(diagonal))
+    columns, left, pivots = np.empty((most, len(diagonal))), diagonal.copy(), []
+    for r in range(most):
+        pivot = int(left.argmax())
+        if left[pivot] < tolerance:
+            break
+        pivots.append(pivot)
+        columns[r] = (row(pivot) - columns[:r, pivot] @ columns[:r]) / np.sqrt(left[pivot])
+        left = np.maximum(left - columns[r] ** 2, 0.0)
+        left[pivot] = 0.0
+    return Factor(columns[: len(pivots)].T, np.array(pivots, np.int64), left)
 
 
 def gather(x: Floats, rows: Floats) -> tuple[Floats, Floats]:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from frhsic.table._axis import UNITS, Floats, Integers
-from frhsic.table._kernels import Bandwidths
+from frhsic.table._kernels import Bandwidths, factor
 from frhsic.table._measures import HSICValue, hsic
 from frhsic.table._table import Law
 
@@ -245,19 +245,11 @@ def _choose_points(x: Floats, sigma: float) -> tuple[Floats, Floats]:
 
     Cholesky's method with pivots: what is left of the kernel at each point is known.
     """
-    most = min(_RANK, len(x))
-    columns, rest, chosen = np.empty((most, len(x))), np.ones(len(x)), []
-    for r in range(most):
-        pivot = int(rest.argmax())
-        if rest[pivot] < _TOLERANCE:
-            break
-        chosen.append(pivot)
-        column = np.exp(-0.5 * ((x - x[pivot]) / sigma) ** 2) - columns[:r, pivot] @ columns[:r]
-        columns[r] = column / math.sqrt(rest[pivot])
-        rest = np.maximum(rest - columns[r] ** 2, 0.0)
-        rest[pivot] = 0.0
-    lower = columns[: len(chosen), chosen].T  # K = lower lower' at the points
-    return x[chosen], np.asarray(np.linalg.inv(np.tril(lower)).T, float)
+    found = factor(
+        np.ones(len(x)), lambda i: np.exp(-0.5 * ((x - x[i]) / sigma) ** 2), _RANK, _TOLERANCE
+    )
+    lower = found.columns[found.pivots]  # K = lower lower' at the points
+    return x[found.pivots], np.asarray(np.linalg.inv(np.tril(lower)).T, float)
 
 
 def _bound_pair(cells: _Cells, s: _Features, z: _Features, form: _Form) -> tuple[float, float]:

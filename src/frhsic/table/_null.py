@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frhsic.table._axis import Floats, Integers
-from frhsic.table._kernels import gather, gaussian, median_distance
+from frhsic.table._kernels import factor, gather, gaussian, median_distance
 from frhsic.table._pvalues import combine, rank_pvalue
 from frhsic.table._table import Law
 
@@ -22,7 +22,7 @@ FAMILY = ((4.0, 4.0, 0.5), (2.0, 0.5, 0.25), (1.0, 0.25, 0.25))
 # the score has fewer levels, but not fewer than ``FEWEST_LEVELS``.
 CELLS, JOINT_CELLS, LEVELS, FEWEST_LEVELS = 128, 1_024, 256, 4
 LARGEST_GRID = 16_384
-# Kernels are factored up to this share of their traces.
+# Kernels are factored up to this.
 _TRACE = 1e-11
 # Tables are drawn in chunks of about so many numbers (16 MB).
 _CHUNK = 2_000_000
@@ -277,20 +277,20 @@ class _Kernels:
         lines = grid.s[:, numbers]
         medians = [median_distance(*gather(x, p)) for x in lines.T]
         sigma = median_distance(grid.z, q)
-        self.of_z = [_factor(gaussian(grid.z, wide * sigma), q) for wide, _, _ in FAMILY]
+        self.of_z = [_factor(gaussian(grid.z, wide * sigma)) for wide, _, _ in FAMILY]
         self.of_s: list[Floats | None] = []
         for _, wide, _ in FAMILY:
             # Without numbers the kernel on the cells of a label is 1.
             grams = [gaussian(x, wide * median) for x, median in zip(lines.T, medians, strict=True)]
-            self.of_s.append(_factor(np.prod(grams, axis=0), p, self.labels) if grams else None)
+            self.of_s.append(_factor(np.prod(grams, axis=0), self.labels) if grams else None)
         weights = np.array([weight for _, _, weight in FAMILY])
         self.weights = np.repeat(0.5 * weights, 2) if self.standardised else weights
         self.words = f"{len(FAMILY)} {'pairs of ' if numbers.any() else ''}bandwidths"
         self.words += " and two weights of labels" if self.standardised else ""
 
 
-def _factor(gram: Floats, mass: Floats, labels: Integers | None = None) -> Floats:
-    """Return A with A A' = K, up to a share 1e-11 of the trace under the mass of the cells.
+def _factor(gram: Floats, labels: Integers | None = None) -> Floats:
+    """Return A with A A' = K, but for 1e-11 on the diagonal, where it is 1.
 
     With labels it is the kernel between cells of one label, and the columns of A are those of its labels in
     turn, filled up with zeros.
@@ -299,11 +299,8 @@ def _factor(gram: Floats, mass: Floats, labels: Integers | None = None) -> Float
     parts = []
     for label in range(int(labels.max()) + 1):
         own = np.flatnonzero(labels == label)
-        root = np.sqrt(mass[own] / mass.sum())
-        eigenvalues, vectors = np.linalg.eigh(gram[np.ix_(own, own)] * root[:, None] * root)
-        left = np.cumsum(np.maximum(eigenvalues, 0.0))
-        some = left > _TRACE * left[-1]
-        parts.append((own, vectors[:, some] * np.sqrt(eigenvalues[some]) / root[:, None]))
+        inside = gram[np.ix_(own, own)]
+        parts.append((own, factor(np.diagonal(inside), inside.__getitem__, len(own), _TRACE).columns))
     A = np.zeros((len(gram), max(part.shape[1] for _, part in parts)))
     for own, part in parts:
         A[own, : part.shape[1]] = part

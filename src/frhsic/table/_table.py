@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -292,6 +293,13 @@ class ScoreTable:
 
     def law(self, label: int | None = None) -> Law:
         """Return the joint law of S and the score, of all rows or of those of one label of the outcome."""
+        return self._law_of_all if label is None else self._make_law(label)
+
+    @cached_property
+    def _law_of_all(self) -> Law:
+        return self._make_law(None)
+
+    def _make_law(self, label: int | None) -> Law:
         o = slice(None) if label is None else slice(label, label + 1)
 
         def take(x: Integers, unit: float = 1.0) -> Floats:
