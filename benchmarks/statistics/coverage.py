@@ -2,7 +2,7 @@
 
 Gaussian pairs of correlation rho, whose population values are known in closed form or by quadrature: rho 0;
 the rho at which HSIC is 1/n (and, at n = 200, 0.2/n), where the law of the estimate changes from one form to
-the other; and rho 0.5. Kernels and smoothing bandwidths are fixed numbers, so that the targets are too.
+the other; and rho 0.5. Kernels are fixed numbers, so that the targets are too.
 """
 
 import argparse
@@ -31,17 +31,16 @@ from benchmarks._simulate import (
     rng,
     spread,
 )
-from benchmarks.statistics.convergence import population_eipm, population_hsic
-from frhsic import EIPM, GDP, HSIC, DistanceCovariance
+from benchmarks.statistics.convergence import population_hsic
+from frhsic import GDP, HSIC, DistanceCovariance
 from frhsic.dependence import Dependence
-from frhsic.inference import Curve, conditional_curve, confidence_interval, gdp_from_band
+from frhsic.inference import Curve, conditional_curve, confidence_interval
 from frhsic.inference.bounds import certify
 from frhsic.kernels import Gaussian
 
 LEVEL = 0.95
 SIZES, DRAWS = (200, 1_000), 1_000
 MULTIPLIERS = 499
-SMOOTHING = 0.3
 LEVELS = np.arange(20.0, 35.0)  # fifteen ages
 REGIMES = ("independent", "nearest", "near", "away")
 TITLES = {
@@ -54,21 +53,15 @@ MEASURES: dict[str, Dependence] = {
     "HSIC": HSIC(Gaussian(1.0), Gaussian(1.0), estimator="unbiased"),
     "normalised HSIC": HSIC(Gaussian(1.0), Gaussian(1.0), estimator="unbiased", normalized=True),
     "distance correlation, squared": DistanceCovariance(estimator="unbiased", normalized=True),
-    "GDP, smoothed": GDP(SMOOTHING, range_s=1.0),
-    "GDP, level means": GDP(1e-6),
-    "EIPM, smoothed": EIPM(Gaussian(1.0), SMOOTHING, range_s=1.0),
+    "GDP, level means": GDP(),
 }
 # What each is an interval of, in the order of the table.
 TARGETS = {
     "HSIC": "HSIC of fixed kernels, closed form",
     "normalised HSIC": "HSIC(rho) / HSIC(1), closed form",
     "distance correlation, squared": "closed form of Szekely et al. (2007)",
-    "GDP, smoothed": "E|m_h(S)| of the smoothed curve, closed form",
     "GDP, level means": "E|m(S) - E m(S)| of the true curve, fifteen equally likely levels",
-    "EIPM, smoothed": "EIPM of the conditional law smoothed along S, by quadrature",
-    "band, smoothed": "the smoothed curve at all points at once",
     "band, level means": "the true curve at all levels at once",
-    "GDP from the band": "GDP of the curve smoothed as on the sample, closed form",
     "certificate, finite-sample": "HSIC of fixed kernels, closed form; an upper bound",
     "certificate, asymptotic": "HSIC of fixed kernels, closed form; an upper bound",
 }
@@ -108,11 +101,6 @@ def squared_distance_correlation(rho: float) -> float:
     return top / (1.0 + math.pi / 3.0 - math.sqrt(3.0))
 
 
-def smoothed_gdp(rho: float, width: float) -> float:
-    """Return E|m_h(S)| with m_h(s) = rho s / (1 + h^2): a Gaussian blurred with a Gaussian."""
-    return abs(rho) / (1.0 + width * width) * math.sqrt(2.0 / math.pi)
-
-
 def standard_levels() -> Array:
     """Return the levels of s at mean zero and variance one."""
     return (LEVELS - LEVELS.mean()) / LEVELS.std()
@@ -125,9 +113,7 @@ def truths(rho: float) -> dict[str, float]:
         "HSIC": hsic,
         "normalised HSIC": hsic / population_hsic(1.0),
         "distance correlation, squared": squared_distance_correlation(rho),
-        "GDP, smoothed": smoothed_gdp(rho, SMOOTHING),
         "GDP, level means": abs(rho) * float(np.abs(standard_levels()).mean()),
-        "EIPM, smoothed": population_eipm(rho, width=SMOOTHING),
         "certificate, finite-sample": hsic,
         "certificate, asymptotic": hsic,
     }
@@ -154,9 +140,10 @@ def outcomes(n: int, regime: str, draw: int) -> Iterator[Outcome]:
     z = rho * s + noise
     level = g.integers(len(LEVELS), size=n)
     ages, scores = LEVELS[level], rho * standard_levels()[level] + noise
+    labels = np.char.add("age ", ages.astype(int).astype(str))  # a mean at each, however few its rows
     for name, measure in MEASURES.items():
         interval = confidence_interval(
-            *((scores, ages) if name == "GDP, level means" else (z, s)),
+            *((scores, labels) if name == "GDP, level means" else (z, s)),
             dependence=measure,
             confidence_level=LEVEL,
             n_draws=MULTIPLIERS,
@@ -172,15 +159,6 @@ def outcomes(n: int, regime: str, draw: int) -> Iterator[Outcome]:
             normal=interval.method.startswith("normal"),
         )
     seed = int(g.integers(2**31))
-    h = 0.1 * float(s.max() - s.min())
-    band = conditional_curve(
-        z, s, confidence_level=LEVEL, bandwidth_s=0.1, n_draws=MULTIPLIERS, random_state=seed
-    )
-    yield held("band, smoothed", band, rho / (1.0 + h * h) * np.array(band.points))
-    low, high = gdp_from_band(band)
-    gdp = smoothed_gdp(rho, h)
-    yield Outcome("GDP from the band", gdp < low, gdp > high, high - low, 0.5 * (low + high))
-    labels = ages.astype(int).astype(str)  # categories: a mean at each, however few its rows
     band = conditional_curve(scores, labels, confidence_level=LEVEL, n_draws=MULTIPLIERS, random_state=seed)
     yield held("band, level means", band, rho * standard_levels()[np.array(band.points, dtype=int)])
     fixed = HSIC(Gaussian(1.0), Gaussian(1.0))

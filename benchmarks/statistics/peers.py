@@ -165,7 +165,7 @@ def instruments() -> dict[str, tuple[str, str, Number]]:
     }  # fmt: skip
 
 
-MEASURES = {"GDP": GDP(0.1), "normalised HSIC": HSIC(estimator="unbiased", normalized=True)}
+MEASURES = {"GDP": GDP(), "normalised HSIC": HSIC(estimator="unbiased", normalized=True)}
 
 
 def answer(number: Number, table: Table) -> tuple[float, list[str]]:
@@ -282,7 +282,7 @@ def run(arguments: argparse.Namespace) -> None:
     first = {name: Table(name, 0, arguments.rows) for name in TABLES}
     spoken = {
         name: [
-            str(confidence_interval(t.score, {"age": t.age}, dependence=GDP(0.1), random_state=t.seed)),
+            str(confidence_interval(t.score, {"age": t.age}, dependence=GDP(), random_state=t.seed)),
             str(confidence_interval(t.score, {"age": t.age}, random_state=t.seed)),
         ]
         for name, t in first.items()

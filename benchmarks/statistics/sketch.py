@@ -70,7 +70,7 @@ def one_draw(law: str, d: int, n: int, number: int) -> dict[str, float]:
     value = sketch.value()
     found = {"relative": value / exact - 1.0}
     if d == 1:
-        found["gdp"] = abs(sketch.gdp(0.1) - float(GDP(0.1)(x, y)))
+        found["gdp"] = abs(sketch.gdp() - float(GDP()(x, y)))
     if n == SIZES[0]:  # then the error is known exactly
         return found
     error = sketch.error()

@@ -45,7 +45,6 @@ def generalized_demographic_parity(
     sensitive_features: object,
     sample_weight: object = None,
     given: object = None,
-    bandwidth_s: float | None = None,
     kinds: Kinds = None,
 ) -> float:
     """Return the mean over S of |E[prediction | S] - E[prediction]|, in the unit of the prediction.
@@ -64,9 +63,6 @@ def generalized_demographic_parity(
     given : array-like of shape (n,), optional
         The metric within each of these labels, averaged by their shares (labels with fewer than 8 rows are
         left out). ``given=y_true`` is equalized odds.
-    bandwidth_s : float or None, default=None
-        None takes means at each value of S, or within ranges of equally many rows; a number smooths along S
-        with this fraction of its range. See :class:`frhsic.GDP`.
     kinds : "continuous", "categorical" or dict of these by column name, optional
         Overrides the kinds of the sensitive columns.
 
@@ -78,7 +74,8 @@ def generalized_demographic_parity(
 
     Notes
     -----
-    Time n log n; see :class:`frhsic.GDP`.
+    Means are those at each value of S, or within ranges of equally many rows; time n log n. See
+    :class:`frhsic.GDP`.
 
     Examples
     --------
@@ -87,7 +84,7 @@ def generalized_demographic_parity(
     >>> round(generalized_demographic_parity(None, u_shape, sensitive_features=age), 2)
     0.26
     """
-    return _evaluate(GDP(bandwidth_s), y_pred, sensitive_features, sample_weight, given, kinds)
+    return _evaluate(GDP(), y_pred, sensitive_features, sample_weight, given, kinds)
 
 
 def score_gap(
@@ -98,7 +95,6 @@ def score_gap(
     sample_weight: object = None,
     given: object = None,
     cutoff: float | Literal["worst"] | None = None,
-    bandwidth_s: float | None = None,
     kinds: Kinds = None,
 ) -> float:
     """Return the mean over S of the distance between the predictions at S and all predictions.
@@ -107,7 +103,7 @@ def score_gap(
 
     Parameters
     ----------
-    y_true, y_pred, sensitive_features, sample_weight, given, bandwidth_s, kinds
+    y_true, y_pred, sensitive_features, sample_weight, given, kinds
         As in :func:`generalized_demographic_parity`.
     cutoff : float, "worst" or None, default=None
         A number takes the decision prediction > cutoff alone, "worst" the cut-off with the largest gap: both
@@ -125,7 +121,7 @@ def score_gap(
     >>> score_gap(None, scores, sensitive_features=age, kinds="categorical")
     0.125
     """
-    measure = ScoreGap(bandwidth_s, cutoff=cutoff)
+    measure = ScoreGap(cutoff=cutoff)
     return _evaluate(measure, y_pred, sensitive_features, sample_weight, given, kinds)
 
 

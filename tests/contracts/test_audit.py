@@ -425,8 +425,6 @@ def test_every_argument_changes_something(rows: dict[str, Any], of_score: Audit)
     wide = audit(rows["score"], sensitive_features=s, confidence_level=0.5, random_state=5)
     first, second = (one.attributes[0].measures["gdp"] for one in (wide, plain))
     assert first.high < second.high  # type: ignore[union-attr]
-    narrow = audit(rows["score"], sensitive_features=s, bandwidth_s=0.02, random_state=5)
-    assert narrow.attributes[0].measures["gdp"].estimate != second.estimate
     decades = {"decade": rows["age"] // 10}
     labels = audit(rows["score"], sensitive_features=decades, kinds="categorical", random_state=5)
     assert labels.attributes[0].kind == "categorical"

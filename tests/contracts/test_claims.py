@@ -40,7 +40,7 @@ def a_curve(mean: list[float], half: float, level: float = 0.95) -> Curve:
 
 
 def a_profile() -> Profile:
-    return Profile((20.0, 30.0), (0.5, 0.1), (0.2, 0.2), (0.5, 0.5), 0.95, 3.0, ("age",), 100)
+    return Profile((20.0, 30.0), (0.5, 0.1), (0.2, 0.2), (0.5, 0.5), 0.95, ("age",), 100)
 
 
 def found(p: float) -> Evidence:

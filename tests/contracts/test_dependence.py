@@ -145,7 +145,6 @@ CASES = {
     "GDP grid": Case(lambda: GDP(0.2, weighting="grid", n_grid=11), kinds=frozenset({CONTINUOUS})),
     "GDP range": Case(lambda: GDP(0.1, range_s=2.0)),
     "ScoreGap": Case(lambda: ScoreGap()),
-    "ScoreGap smoothed": Case(lambda: ScoreGap(0.1)),
     "RankGap": Case(lambda: RankGap()),
     "BinnedMMD": Case(lambda: BinnedMMD(3), kinds=ONE_COLUMN),
     "BinnedMMD gaussian": Case(
@@ -605,7 +604,7 @@ WRONG = {
         {"n_grid": 1},
     ],
     "RankGap": [],
-    "ScoreGap": [{"bandwidth_s": -1.0}, {"cutoff": "most"}],
+    "ScoreGap": [{"cutoff": "most"}],
     "Adversary": [{"n_bins": 1}],
     "BinnedMMD": [{"n_bins": 1}, {"binning": "kmeans"}],
     "DistanceCovariance": [{"estimator": "exact"}, {"block_size": -1}],
@@ -772,7 +771,7 @@ ARGUMENTS = {
         "range_s": ({"bandwidth_s": 0.1}, None, 0.5),
     },
     "RankGap": {},
-    "ScoreGap": {"bandwidth_s": ({}, 0.1, 0.3), "cutoff": ({}, 0.0, "worst")},
+    "ScoreGap": {"cutoff": ({}, 0.0, "worst")},
     "BinnedMMD": {
         "n_bins": ({}, 3, 4),
         "binning": ({"n_bins": 3}, "quantile", "width"),

@@ -44,7 +44,7 @@ N = 80
 # Functions of (scores, s): what they need besides, and what makes them quick.
 OF_DATA = {
     "certify": {"dependence": FIXED, "n_permutations": 19},
-    "conditional_curve": {"n_points": 20, "n_draws": 99},
+    "conditional_curve": {"n_draws": 99},
     "confidence_interval": {"n_draws": 99},
     "decision_gaps": {"n_draws": 99},
     "equivalence_test": {"tolerance": 0.5, "n_draws": 99},
@@ -186,9 +186,7 @@ CHANGES = {
     "independence_test": TESTS,
     "conditional_curve": {
         "confidence_level": ({}, 0.8),
-        "bandwidth_s": ({}, 0.3),
         "cutoff": ({}, 0.5),
-        "n_points": ({"bandwidth_s": 0.1}, 30),
         "groups": ({}, np.arange(N) // 2),
         "n_draws": ({"groups": np.arange(N) // 2}, 199),
         "random_state": ({"groups": np.arange(N) // 2}, 1),
@@ -197,7 +195,6 @@ CHANGES = {
     "decision_gaps": {
         "cutoffs": ({}, [0.0, 0.5]),
         "confidence_level": ({}, 0.8),
-        "bandwidth_s": ({}, 0.3),
         "groups": ({}, np.arange(N) // 2),
         "n_draws": ({"groups": np.arange(N) // 2}, 199),
         "random_state": ({"groups": np.arange(N) // 2}, 1),
@@ -214,8 +211,6 @@ CHANGES = {
     },
     "localized_profile": {
         "confidence_level": ({}, 0.8),
-        "bandwidth_s": ({}, 0.3),
-        "n_points": ({"bandwidth_s": 0.1}, 30),
         "groups": ({}, np.arange(N) // 2),
         "n_permutations": ({}, 29),
         "random_state": ({}, 1),

@@ -11,9 +11,7 @@ from frhsic._text import number
 from frhsic.data import to_matrix
 from frhsic.dependence import EIPM, GDP, HSIC, BinnedMMD, DistanceCovariance
 from frhsic.inference import (
-    _eipm_intervals,
     _embedding,
-    _gdp_intervals,
     _intervals,
     _kernel_intervals,
     conditional_curve,
@@ -29,8 +27,6 @@ MEASURES = [
     HSIC(normalized=True),
     DistanceCovariance(normalized=True, root=True),
     GDP(),
-    EIPM(),
-    EIPM(root=False, anchors=20),
 ]
 
 
@@ -70,11 +66,13 @@ def test_chance_may_be_left_out_without_changing_the_interval(measure):
     assert (with_chance.low, with_chance.high) == (without.low, without.high)
 
 
-@pytest.mark.parametrize("measure", [None, GDP(0.1), EIPM()], ids=repr)
-def test_draws_and_seed_count(measure):
+def test_draws_and_seed_count():
     z, s = pair(rho=0.1)
-    assert interval(z, s, measure, random_state=1).high != interval(z, s, measure, random_state=2).high
-    assert interval(z, s, measure, n_draws=150).high != interval(z, s, measure, n_draws=199).high
+    for scores, measure in ((z, None), (np.column_stack((z, z)), GDP())):
+        first, second = (interval(scores, s, measure, random_state=seed).high for seed in (1, 2))
+        assert first != second
+        fewer, more = (interval(scores, s, measure, n_draws=count).high for count in (150, 199))
+        assert fewer != more
 
 
 def test_the_default_is_normalised_hsic():
@@ -117,7 +115,7 @@ def test_the_bound_at_every_n_is_given_for_kernels_fixed_beforehand_and_within_z
     assert "At every n" not in str(interval(z, s, DistanceCovariance()))
 
 
-@pytest.mark.parametrize("measure", [None, DistanceCovariance(), EIPM(Gaussian(3.0))], ids=repr)
+@pytest.mark.parametrize("measure", [None, DistanceCovariance(), HSIC(Gaussian(3.0))], ids=repr)
 def test_representations_of_many_columns_and_several_attributes_are_taken(measure):
     rng = np.random.default_rng(0)
     s = rng.normal(size=(150, 2))
@@ -133,18 +131,7 @@ def test_categories_make_level_means():
     group = rng.choice(["a", "b", "c"], 300)
     z = (group == "a") + rng.normal(size=300)
     assert "at each of 3 labels of group" in interval(z, {"group": group}, GDP()).target
-    assert "the true curve" in interval(z, {"group": group}, EIPM()).target
     assert interval(z, {"group": group}).low > 0
-
-
-def test_a_bandwidth_that_stays_within_levels_has_the_true_curve_as_its_target():
-    rng = np.random.default_rng(0)
-    age = rng.integers(20, 40, 1_000)
-    z = rng.normal(size=1_000)
-    assert interval(z, age, GDP(1e-6)).target == "the GDP of the true curve, value by value"
-    assert interval(z, age, GDP(0.1)).target == (
-        "the GDP of the curve smoothed along s with bandwidth 1.9, not the true one"
-    )
 
 
 def test_two_columns_of_probabilities_have_the_interval_of_one():
@@ -166,12 +153,11 @@ def test_thin_factors_and_gram_matrices_agree(monkeypatch):
 
 def test_a_subsample_is_stated_and_its_rows_are_what_is_counted(monkeypatch):
     z, s = pair(600)
-    monkeypatch.setattr(_eipm_intervals, "_MOST_ROWS", 300)
     monkeypatch.setattr(_embedding, "_WHOLE", 200)
     monkeypatch.setattr(_embedding, "_MOST_ROWS", 300)
     wide = np.random.default_rng(1).normal(size=(600, 10))
     assert interval(z, s, DistanceCovariance(normalized=True)).n == 600  # one column needs none
-    for x, measure in ((z, EIPM()), (wide, DistanceCovariance(normalized=True)), (wide, HSIC())):
+    for x, measure in ((wide, DistanceCovariance(normalized=True)), (wide, HSIC())):
         result = interval(x, s, measure)
         assert result.n == 300
         assert "A random subsample of 300 of 600 rows was used." in result.notes
@@ -220,8 +206,10 @@ def test_rows_of_no_weight_are_as_if_they_were_not_there(measure):
 
 
 def test_measures_without_an_interval_are_errors_by_name():
-    with pytest.raises(TypeError, match=r"must be HSIC, .*, RankGap or EIPM.*Got BinnedMMD"):
+    with pytest.raises(TypeError, match=r"must be HSIC, .*, ScoreGap or RankGap.*Got BinnedMMD"):
         interval(*pair(), BinnedMMD())
+    with pytest.raises(TypeError, match=r"Got EIPM"):
+        interval(*pair(), EIPM())
 
 
 def test_a_measure_gets_its_interval_by_one_entry(monkeypatch):
@@ -235,7 +223,8 @@ def test_a_measure_gets_its_interval_by_one_entry(monkeypatch):
     ("measure", "message"),
     [
         (HSIC(reference="uniform"), "reference='product'.*Got 'uniform'"),
-        (GDP(0.1, weighting="grid"), "weighting='population'.*Got 'grid'"),
+        (GDP(0.1), "have no 'bandwidth_s' here.*Got 0.1. Leave it out"),
+        (GDP(0.1, weighting="grid"), "have no 'bandwidth_s' here"),
     ],
 )
 def test_forms_without_a_target_are_errors(measure, message):
@@ -271,14 +260,10 @@ def test_a_constant_score_is_an_error():
         interval(np.ones(50), np.arange(50))
 
 
-def test_values_of_s_that_stand_alone_are_errors_without_smoothing():
+def test_labels_that_stand_alone_are_errors():
+    z, s = pair()
     with pytest.raises(ValueError, match=r"at least two rows .* behind most points.*Got 0%"):
-        interval(*pair(), GDP(1e-9))
-
-
-def test_bins_wider_than_the_bandwidth_are_errors():
-    with pytest.raises(ValueError, match=r"at least two rows .* behind most points"):
-        interval(*pair(20_000), GDP(1e-5))
+        curve(z, np.char.add("a", np.arange(len(s)).astype(str)))
 
 
 # ---- the curve
@@ -290,8 +275,8 @@ def curve(z, s, **options):
 
 def test_a_curve_lies_in_its_band_and_its_mass_sums_to_one():
     z, s = pair(300)
-    for bandwidth, column in ((None, s), (0.1, np.round(s)), (None, np.round(s))):
-        result = curve(z, column, bandwidth_s=bandwidth)
+    for column in (s, np.round(s)):
+        result = curve(z, column)
         assert sum(result.mass) == pytest.approx(1.0)
         assert all(a < b < c for a, b, c in zip(result.low, result.mean, result.high, strict=True))
         assert list(result.points) == sorted(result.points)
@@ -308,19 +293,16 @@ def test_means_are_taken_at_few_values_and_within_ranges_of_many():
     assert curve(z, many).target == "the mean score within 20 ranges of s, of about 5 % of the rows each"
     labels = np.char.add("a", many.astype(str))
     assert curve(z, labels).target == "the true curve, value by value"
-    assert curve(z, few, bandwidth_s=0.1).target.startswith("the curve smoothed")
 
 
 def test_every_option_of_the_curve_counts():
     z, s = pair(300)
     plain = curve(z, s)
-    assert curve(z, s, bandwidth_s=0.3).mean != plain.mean
-    assert len(curve(z, s, bandwidth_s=0.3, n_points=50).points) == 50
-    assert curve(z, s, groups=np.arange(300) // 2).high != plain.high
+    pairs = curve(z, s, groups=np.arange(300) // 2)
+    assert pairs.high != plain.high
     assert curve(z, s, confidence_level=0.5).high[10] < plain.high[10]
-    smooth = curve(z, s, bandwidth_s=0.3)
-    assert curve(z, s, bandwidth_s=0.3, n_draws=99).high != smooth.high
-    assert curve(z, s, bandwidth_s=0.3, random_state=1).high != smooth.high
+    assert curve(z, s, groups=np.arange(300) // 2, n_draws=99).high != pairs.high
+    assert curve(z, s, groups=np.arange(300) // 2, random_state=1).high != pairs.high
     assert curve(z, s, random_state=1) == plain  # the errors of cells need no draws
 
 
@@ -365,19 +347,3 @@ def test_a_curve_along_several_columns_is_an_error():
     z, s = pair(2_000)
     with pytest.raises(ValueError, match="'s' must be one column"):
         curve(z, np.column_stack((s, s)))
-    with pytest.raises(ValueError, match="'n_points' must be at least 2"):
-        curve(z, s, n_points=1)
-
-
-def test_gdp_along_two_continuous_columns_takes_a_subsample_of_many_rows_and_says_so(monkeypatch):
-    g = np.random.default_rng(0)
-    s = g.uniform(size=(600, 2))
-    z = s[:, 0] + 0.1 * g.normal(size=600)
-    whole = confidence_interval(z, s, dependence=GDP(0.3), random_state=0)
-    monkeypatch.setattr(_gdp_intervals, "_MOST_ROWS", 300)
-    part = confidence_interval(z, s, dependence=GDP(0.3), random_state=0)
-    assert part.n == 300
-    assert "subsample of 300 of 600" in part.notes[0]
-    assert part.estimate == pytest.approx(whole.estimate, rel=0.15)
-    one = confidence_interval(z, s[:, 0], dependence=GDP(0.3), random_state=0)
-    assert one.n == 600

@@ -101,7 +101,7 @@ def test_every_argument_changes_the_value(metric):
         "sample_weight": np.arange(N),
         "given": y,
         "kinds": "categorical",
-        "bandwidth_s": 0.03,
+        "bandwidth_s": 0.03,  # of EIPM
         "cutoff": "worst",
         "ridge": 0.1,
         "max_rows": 100,

@@ -141,18 +141,6 @@ def test_what_is_shown_has_ten_rows_and_what_is_not_has_no_number():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_points_of_a_smoothed_curve_are_values_of_no_row():
-    found, (income, score) = one_audit("one")
-    curve = conditional_curve(score, income, bandwidth_s=0.1, n_draws=99, random_state=0)
-    shown = (
-        replace(found, attributes=(replace(found.attributes[0], curve=curve),)).released.attributes[0].curve
-    )
-    assert np.isfinite(shown.points).sum() > 50
-    assert not set(shown.points) & set(income)
-    assert set(curve.points) <= set(income)
-
-
-@pytest.mark.filterwarnings("ignore")
 def test_a_record_is_the_same_again_and_verifies():
     found, _ = one_audit("threshold")
     again = audit(**options("threshold", table()), random_state=0)

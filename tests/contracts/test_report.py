@@ -96,7 +96,7 @@ def an_interval(name: str, estimate: float, measure: str = "GDP") -> Interval:
         high=estimate * 2,
         confidence_level=0.95,
         measure=measure,
-        target="the smoothed curve",
+        target="the true curve",
         method="multipliers",
         attributes=(name,),
         n=1_234,
@@ -114,13 +114,13 @@ def a_curve(name: str, points: tuple[float, ...]) -> Curve:
     mean = tuple(0.31 + 0.05 * math.sin(i) for i in range(len(points)))
     low, high = tuple(m - 0.02 for m in mean), tuple(m + 0.02 for m in mean)
     mass = (1 / len(points),) * len(points)
-    return Curve(points, mean, low, high, mass, 0.33, 0.95, "the smoothed curve", (name,), 1_234)
+    return Curve(points, mean, low, high, mass, 0.33, 0.95, "the true curve", (name,), 1_234)
 
 
 def a_profile(name: str, points: tuple[float, ...]) -> Profile:
     contrast = tuple(0.1 + 0.06 * math.sin(i) for i in range(len(points)))
     mass = (1 / len(points),) * len(points)
-    return Profile(points, contrast, (0.11,) * len(points), mass, 0.95, 7.0, (name,), 1_234)
+    return Profile(points, contrast, (0.11,) * len(points), mass, 0.95, (name,), 1_234)
 
 
 def an_attribute(name: str, points: tuple[float, ...], kind: Any, score: bool, outcome: bool) -> Attribute:

@@ -55,10 +55,7 @@ def test_columns_have_the_variance_of_each_by_itself():
     rows = _decision_gaps.Observations.read(z, s, None, np.arange(len(z)))
 
     def curve_of(*cutoffs):
-        found = _decision_gaps.find_decisions(
-            rows, ScoreGap(), torch.Generator().manual_seed(0), torch.tensor(cutoffs)
-        )
-        return found.curve
+        return _decision_gaps.find_decisions(rows, ScoreGap(), torch.tensor(cutoffs)).curve
 
     points = curve_of(0.3).points()[0]
     both = Process.of_columns(curve_of(0.3, 0.9), points)

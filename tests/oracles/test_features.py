@@ -277,14 +277,8 @@ def test_leaving_a_group_out_is_leaving_its_rows_out(many, weighted):
         for estimator, normalized in FORMS:
             asked = {"estimator": estimator, "normalized": normalized}
             assert without.value(**asked) == pytest.approx(rest.value(**asked), rel=1e-6)
-        assert without.gdp(0.1) == pytest.approx(
-            float(
-                GDP(0.1, range_s=float(s.max() - s.min()))(
-                    z[kept], s[kept], None if not weighted else w[kept]
-                )
-            ),
-            rel=1e-4,
-        )
+        if not many:  # the grid of many values depends on their range
+            assert without.gdp() == pytest.approx(rest.gdp(), rel=1e-6)
 
 
 def hats(x, step):
@@ -347,9 +341,8 @@ def test_gdp_and_the_moments_along_s_are_those_of_the_rows(many, weighted):
     sketch = HSICSketch(Gaussian(1.0), Gaussian(0.7))
     for part in torch.arange(1_500).split(400):
         sketch.update(z[part], s[part], w[part] if weighted else None)
-    for bandwidth in (0.05, 0.3):
-        exact = GDP(bandwidth)(z, s, weights).item()
-        assert sketch.gdp(bandwidth) == pytest.approx(exact, rel=2e-4)
+    exact = GDP()(z, s, weights).item()
+    assert sketch.gdp() == pytest.approx(exact, rel=2e-2)  # rows between two places
     line = sketch.line()
     share = (w if weighted else torch.ones_like(w)) / (w.sum() if weighted else 1_500)
     assert line.mass.sum().item() == pytest.approx(1, rel=1e-12)
@@ -359,13 +352,15 @@ def test_gdp_and_the_moments_along_s_are_those_of_the_rows(many, weighted):
     assert second.item() == pytest.approx((share @ z[:, 0].square()).item(), rel=1e-10)
     assert line.span == (s.max() - s.min()).item()
     if not many:  # knots at multiples of a power of two: tenths lie between two of them
-        levels = HSICSketch(Gaussian(1.0), Gaussian(7.0)).update(z, 10 * s, weights).line()
-        rows = (10 * s).round() == levels.s.values[7]
+        tenths = (10 * s).round()
+        whole = HSICSketch(Gaussian(1.0), Gaussian(7.0)).update(z, tenths, weights)
+        assert whole.gdp() == pytest.approx(GDP()(z, tenths, weights).item(), rel=1e-10)
+        levels = whole.line()
+        rows = tenths == levels.s.values[7]
         assert levels.mass[7].item() == pytest.approx(share[rows].sum().item(), rel=1e-10)
     columns = Sensitive(torch.stack((s, sex), dim=1), ("age", "sex"), ("continuous", "categorical"))
     kernel_s = default_kernel(columns.kinds, 0.7)
     both = HSICSketch(Gaussian(1.0), kernel_s).update(z, columns, weights)
-    assert both.gdp(0.1) == pytest.approx(GDP(0.1)(z, columns, weights).item(), rel=2e-4)
     assert both.gdp() == pytest.approx(GDP()(z, columns, weights).item(), rel=2e-2)  # rows between two places
     alone = HSICSketch(Gaussian(1.0), Delta()).update(z, columns.columns(["sex"]), weights)
     assert alone.gdp() == pytest.approx(GDP()(z, columns.columns(["sex"]), weights).item(), rel=1e-10)

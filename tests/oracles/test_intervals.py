@@ -8,20 +8,17 @@ import torch
 from scipy.stats import norm, t
 
 from frhsic.data import Sensitive
-from frhsic.dependence import EIPM, GDP, HSIC, DistanceCovariance
+from frhsic.dependence import GDP, HSIC, DistanceCovariance
 from frhsic.inference import (
-    Curve,
     _gdp_intervals,
-    _places,
     conditional_curve,
     confidence_interval,
-    gdp_from_band,
 )
-from frhsic.inference._eipm_intervals import _features
 from frhsic.inference._equivalence import _smallest_tail
-from frhsic.inference._places import equal_mass, gather_rows
+from frhsic.inference._places import gather_rows
 from frhsic.inference._process import Process, Smoothed
 from frhsic.kernels import Gaussian
+from frhsic.numerics._cells import Cells
 from tests.helpers import gaussian_pair
 
 DRAWS = 4_000
@@ -31,15 +28,20 @@ def sample(n=60, rho=0.6, seed=0):
     return gaussian_pair(n, rho, seed)
 
 
-def weights_at(a, s, w, h):
-    v = np.array([w[i] * math.exp(-0.5 * ((s[i] - a) / h) ** 2) for i in range(len(s))])
+def thirds(s):
+    return np.digitize(s, [-0.5, 0.5])
+
+
+def weights_at(a, s, w):
+    v = np.array([w[i] * (s[i] == a) for i in range(len(s))])
     return v / v.sum()
 
 
-def smoothed(z, s, h, w=None):
-    w = np.full(len(s), 1 / len(s)) if w is None else w / w.sum()
-    places = gather_rows(Sensitive.of(torch.tensor(s)), torch.tensor(w), torch.Generator().manual_seed(0))
-    return Smoothed(torch.tensor(z).reshape(len(s), -1), places, [h])
+def means_at(z, code, w=None):
+    w = np.full(len(code), 1 / len(code)) if w is None else w / w.sum()
+    labels = Sensitive(torch.tensor(code)[:, None].double(), ("s",), ("categorical",))
+    places = gather_rows(torch.tensor(code), torch.tensor(w))
+    return Smoothed(torch.tensor(z).reshape(len(code), -1), places, Cells.of(labels, torch.tensor(w)))
 
 
 # ---- kernels
@@ -120,15 +122,14 @@ def test_chance_of_hsic_is_its_mean_and_quantile_under_permutations():
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_curve_and_variance_are_the_weighted_sums_of_their_definition(weighted):
-    z, s = sample(150)
+    z, s = sample(300)
     w = np.random.default_rng(1).uniform(0.5, 2.0, len(z)) if weighted else np.ones(len(z))
-    w = w / w.sum()
-    h = 1.0
-    process = Process(smoothed(z, s, h, w), torch.tensor([[-0.3], [0.4]], dtype=torch.float64))
-    for a, (mean, variance) in zip(
-        (-0.3, 0.4), zip(process.mean[:, 0].tolist(), process.variance.tolist(), strict=True), strict=True
+    w, s = w / w.sum(), thirds(s)
+    process = Process(means_at(z, s, w))
+    for a, (mean, variance) in enumerate(
+        zip(process.mean[:, 0].tolist(), process.variance.tolist(), strict=True)
     ):
-        W = weights_at(a, s, w, h)
+        W = weights_at(a, s, w)
         m = sum(W[i] * z[i] for i in range(len(z)))
         naive = sum(W[i] ** 2 * (z[i] - m) ** 2 for i in range(len(z))) / (1 - sum(W**2))
         assert mean == pytest.approx(m - w @ z)
@@ -138,54 +139,30 @@ def test_curve_and_variance_are_the_weighted_sums_of_their_definition(weighted):
 @pytest.mark.parametrize("gap", [False, True])
 def test_draws_have_the_covariance_of_the_multiplier_sums(gap):
     z, s = sample(150)
-    points = torch.tensor([[-0.5], [0.0], [0.8]], dtype=torch.float64)
-    process = Process(smoothed(z, s, 1.0), points)
+    s = thirds(s)
+    process = Process(means_at(z, s))
     blocks = [
         errors[..., 0] for errors, _ in process.draws(20_000, torch.Generator().manual_seed(1), gap=gap)
     ]
     ours = np.cov(torch.cat(blocks, dim=1).numpy())
     n = len(z)
     psi = []
-    for a in points[:, 0].tolist():
-        W = weights_at(a, s, np.full(n, 1 / n), 1.0)
+    for a in range(3):
+        W = weights_at(a, s, np.full(n, 1 / n))
         row = W * (z - W @ z) / math.sqrt(1 - sum(W**2))
         psi.append(row - gap * (z - z.mean()) / n)
     twin = np.array(psi) @ np.array(psi).T
     assert ours == pytest.approx(twin, rel=0.06, abs=0.01 * twin.max())
 
 
-def test_gathering_rows_on_bins_changes_the_process_hardly(monkeypatch):
-    z, s = sample(900)
-    points = torch.tensor([[-1.0], [0.0], [1.0]], dtype=torch.float64)
-    whole = smoothed(z, s, 0.5)
-    monkeypatch.setattr(_places, "MOST_PLACES", 150)
-    binned = smoothed(z, s, 0.5)
-    assert len(binned.places.sizes) == 150
-    assert Process(binned, points).mean == pytest.approx(Process(whole, points).mean, abs=5e-3)
-    assert Process(binned, points).variance == pytest.approx(Process(whole, points).variance, rel=0.02)
-    assert binned.pooled == pytest.approx(whole.pooled, rel=0.02)
-
-
-def test_gathered_levels_are_the_same_as_single_rows():
-    """Ties share a group: the process of 300 rows on 7 levels, against one in which no two rows are tied."""
-    rng = np.random.default_rng(0)
-    s = rng.integers(0, 7, 300).astype(float)
-    z = 0.1 * s + rng.normal(size=300)
-    tied, apart = smoothed(z, s, 0.7), smoothed(z, s + 1e-9 * np.arange(300), 0.7)
-    assert (len(tied.places.sizes), len(apart.places.sizes)) == (7, 300)
-    points = torch.arange(7.0, dtype=torch.float64)[:, None]
-    assert Process(tied, points).mean == pytest.approx(Process(apart, points).mean, abs=1e-7)
-    assert Process(tied, points).variance == pytest.approx(Process(apart, points).variance, rel=1e-6)
-
-
 def test_a_level_of_one_row_takes_the_variance_of_the_others():
     rng = np.random.default_rng(0)
-    s = np.append(rng.integers(0, 4, 400), 9).astype(float)
+    s = np.append(rng.integers(0, 4, 400), 4)
     z = rng.normal(size=401)
-    curve = smoothed(z, s, 1e-6)
+    curve = means_at(z, s)
     within = sum(((z[s == k] - z[s == k].mean()) ** 2).sum() * n / (n - 1) for k, n in _counts(s)) / 400
     assert curve.pooled == pytest.approx(within)
-    assert Process(curve, torch.tensor([[9.0]], dtype=torch.float64)).variance.item() == pytest.approx(within)
+    assert Process(curve, torch.tensor([4])).variance.item() == pytest.approx(within)
     assert "0.2% of the rows" in curve.notes()[0]
 
 
@@ -193,22 +170,7 @@ def _counts(s):
     return [(k, int((s == k).sum())) for k in range(4)]
 
 
-# ---- GDP and EIPM
-
-
-def naive_bound(z, s, h, draws=DRAWS, seed=3):
-    """sum_a pi_a |e*_a| + |zeta*| with every point in doubt, by loops over points."""
-    n = len(z)
-    xi = np.random.default_rng(seed).normal(size=(draws, n))
-    e, g = [], []
-    for a in s:
-        W = weights_at(a, s, np.full(n, 1 / n), h)
-        m = W @ z
-        g.append(abs(m - z.mean()))
-        psi = W * (z - m) / math.sqrt(1 - sum(W**2)) - (z - z.mean()) / n
-        e.append(np.abs(xi @ psi))
-    zeta = np.abs(xi @ (np.array(g) - np.mean(g))) / n
-    return np.mean(e, axis=0) + zeta
+# ---- GDP
 
 
 @pytest.mark.parametrize("size", [0.0, 0.25, 2.0], ids=["all in doubt", "some", "most clear"])
@@ -267,50 +229,19 @@ def test_gaps_beyond_doubt_move_with_their_signed_error():
     rng = np.random.default_rng(0)
     s = np.repeat([0.0, 1.0], 200)
     z = 5.0 * s + rng.normal(size=400)
-    result = confidence_interval(z, s, dependence=GDP(1e-6), n_draws=20_000, random_state=0, chance=False)
+    twice = np.column_stack((z, z))  # which goes by rows
+    result = confidence_interval(twice, s, dependence=GDP(), n_draws=20_000, random_state=0, chance=False)
     x, y = z[:200], z[200:]
     # With equal halves the gap is half the difference at both levels, and the law of s adds nothing.
     se = 0.5 * math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 200)
     assert result.estimate == pytest.approx(0.5 * (y.mean() - x.mean()))
     assert result.high - result.estimate == pytest.approx(norm.ppf(0.975) * se, rel=0.03)
-    assert result.target == "the GDP of the true curve, value by value"
+    assert result.target == "the GDP of the true curve"
 
 
-def test_eipm_is_its_own_value_and_its_radius_the_quantile_of_the_bound():
-    z, s = sample(70, 0.0, seed=2)
-    h, n = 0.8, 70
-    measure = EIPM(Gaussian(1.0), h, range_s=1.0)
-    result = confidence_interval(z, s, dependence=measure, n_draws=DRAWS, random_state=0, chance=False)
-    assert result.estimate == pytest.approx(measure(torch.tensor(z), torch.tensor(s)).item())
-    K = np.exp(-0.5 * np.subtract.outer(z, z) ** 2)
-    xi = np.random.default_rng(1).normal(size=(DRAWS, n))
-    e, g = [], []
-    for a in s:
-        W = weights_at(a, s, np.full(n, 1 / n), h)
-        # sum_i xi_i psi_i in coordinates of the feature maps: xi_i W_i - (xi . W) W, less the marginal part.
-        own = (xi * W - (xi @ W)[:, None] * W) / math.sqrt(1 - sum(W**2))
-        c = own - (xi - xi.mean(axis=1, keepdims=True)) / n
-        e.append(np.sqrt(np.maximum(((c @ K) * c).sum(axis=1), 0.0)))
-        d = W - 1 / n
-        g.append(math.sqrt(d @ K @ d))
-    bound = np.mean(e, axis=0) + np.abs(xi @ (np.array(g) - np.mean(g))) / n
-    assert result.high - result.estimate == pytest.approx(np.quantile(bound, 0.95), rel=0.05)
-
-
-def test_features_and_what_they_miss_make_up_the_kernel():
-    z = torch.tensor(np.random.default_rng(0).normal(size=(200, 20)))
-    kernel = Gaussian(4.0)
-    G, missing = _features(kernel, z)
-    n = len(z)
-    H = torch.eye(n, dtype=torch.float64) - 1 / n
-    whole = (H @ kernel.gram(z, z) @ H).trace().item()
-    assert 0 < missing.sum().item() < 0.7 * whole
-    assert (G.square().sum() + missing.sum()).item() == pytest.approx(whole, rel=0.02)
-
-
-@pytest.mark.parametrize("measure", [GDP(0.5, range_s=1.0), EIPM(Gaussian(1.0), 0.5, range_s=1.0)], ids=repr)
-def test_chance_of_smoothed_measures_is_the_mean_of_the_measure_under_permutations(measure):
+def test_chance_of_gdp_by_rows_is_its_mean_under_permutations():
     z, s = sample(90, 0.6)
+    z, measure = np.column_stack((z, z)), GDP()
     result = confidence_interval(z, s, dependence=measure, random_state=0)
     rng = np.random.default_rng(1)
     orders = torch.tensor(np.array([rng.permutation(90) for _ in range(400)]))
@@ -357,24 +288,10 @@ def test_small_levels_of_skewed_scores_take_the_larger_of_their_own_and_the_comm
 
 
 def test_equal_mass_points_stand_for_equal_shares():
-    _, s = sample(500)
-    points, mass = equal_mass(smoothed(s, s, 1.0).places, 10)
-    assert points[:, 0].numpy() == pytest.approx(np.quantile(s, (np.arange(10) + 0.5) / 10), abs=0.05)
-    assert mass.numpy() == pytest.approx([0.1] * 10)
-
-
-def test_gdp_from_band_is_the_range_of_gdp_inside_the_band():
-    """By brute force over curves that touch an end of the band or the overall mean at each point."""
-    low, high, mass, overall = (0.0, 0.3, -0.5), (0.4, 0.9, -0.1), (0.5, 0.3, 0.2), 0.1
-    curve = Curve((0.0, 1.0, 2.0), (0.2, 0.6, -0.3), low, high, mass, overall, 0.95, "", ("s",), 100)
-    options = [sorted({a, b, min(max(overall, a), b)}) for a, b in zip(low, high, strict=True)]
-    values = [
-        sum(p * abs(m - overall) for p, m in zip(mass, (x, y, w), strict=True))
-        for x in options[0]
-        for y in options[1]
-        for w in options[2]
-    ]
-    assert gdp_from_band(curve) == pytest.approx((min(values), max(values)))
+    code = np.repeat(np.arange(300), 2)
+    at, mass = means_at(np.random.default_rng(0).normal(size=600), code).points()
+    assert at.numpy() == pytest.approx(300 * (np.arange(128) + 0.5) / 128, abs=1.0)
+    assert mass.numpy() == pytest.approx([1 / 128] * 128)
 
 
 # ---- weights
@@ -413,9 +330,9 @@ def test_the_weighted_interval_of_hsic_is_that_of_its_definition(where):
         assert result.high == pytest.approx((math.sqrt(w @ zs) + radius) ** 2, rel=0.05)
 
 
-@pytest.mark.parametrize("measure", [GDP(0.8, range_s=1.0), EIPM(Gaussian(1.0), 0.8, range_s=1.0)], ids=repr)
-def test_weighted_gdp_and_eipm_are_those_of_the_weighted_measure(measure):
+def test_weighted_gdp_by_rows_is_that_of_the_weighted_measure():
     z, s = sample(100, 0.5)
+    z, measure = np.column_stack((z, z)), GDP()
     w = np.random.default_rng(1).uniform(0.2, 3.0, 100)
     result = confidence_interval(z, s, dependence=measure, random_state=0, sample_weight=w, chance=False)
     assert result.estimate == pytest.approx(measure(torch.tensor(z), torch.tensor(s), torch.tensor(w)).item())
@@ -426,16 +343,16 @@ def test_weighted_gdp_and_eipm_are_those_of_the_weighted_measure(measure):
 def test_sums_of_multipliers_over_groups_have_the_law_of_single_multipliers():
     """Covariance of 20,000 draws at three levels, by groups and by rows."""
     rng = np.random.default_rng(0)
-    s = rng.integers(0, 3, 300).astype(float)
+    s = rng.integers(0, 3, 300)
     z, w = rng.normal(size=300) + s, rng.uniform(0.2, 3.0, 300)
-    process = Process(smoothed(z, s, 0.6, w), torch.arange(3.0, dtype=torch.float64)[:, None])
+    process = Process(means_at(z, s, w))
     generator = torch.Generator().manual_seed(1)
     draws = [torch.cat((errors[..., 0], sums)) for errors, sums in process.draws(20_000, generator, gap=True)]
     ours = np.cov(torch.cat(draws, dim=1).numpy())
     w = w / w.sum()
     psi = []
     for a in range(3):
-        W = weights_at(a, s, w, 0.6)
+        W = weights_at(a, s, w)
         psi.append(W * (z - W @ z) / math.sqrt(1 - sum(W**2)) - w * (z - w @ z))
     psi += [w * (s == a) for a in range(3)]
     twin = np.array(psi) @ np.array(psi).T
@@ -445,9 +362,9 @@ def test_sums_of_multipliers_over_groups_have_the_law_of_single_multipliers():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_limit_of_chance_of_gdp_is_that_of_permutations(weighted, monkeypatch):
     rng = np.random.default_rng(0)
-    s = rng.integers(0, 40, 2_000).astype(float)
+    s = rng.integers(0, 40, 2_000)
     z, w = rng.exponential(size=2_000), rng.uniform(0.2, 3.0, 2_000) if weighted else None
-    curve = smoothed(z, s, 3.0, w)
+    curve = means_at(z, s, w)
 
     def mean_and_quantile():
         draws = _gdp_intervals.gdp_under_independence(curve, torch.Generator().manual_seed(0))
@@ -468,11 +385,9 @@ def test_the_variance_near_a_point_is_that_of_neighbours_with_enough_degrees_of_
     z = torch.tensor(rng.normal(size=(600, 1)) * (1.0 + 0.3 * s.numpy()))
     ages = Sensitive.of(s)
     cells = GDP().cells(ages)
-    places = gather_rows(
-        cells.as_sensitive(ages), z.new_full((600,), 1 / 600), torch.Generator().manual_seed(0)
-    )
-    curve = Smoothed(z, places, [1.0], cells=cells)
-    variance, rows = torch.tensor(rng.uniform(0.1, 60.0, (12, 1))), torch.full((12, 1), 50.0)
+    places = gather_rows(cells.codes(ages), z.new_full((600,), 1 / 600))
+    curve = Smoothed(z, places, cells)
+    variance, rows = torch.tensor(rng.uniform(0.1, 60.0, 12)), torch.full((12,), 50.0)
     near = curve.variance_near(variance, rows, enough, least)
     for k in range(12):
         reach = next(r for r in range(least, 12) if (min(k + r, 11) - max(k - r, 0) + 1) * 49 >= enough)

@@ -602,7 +602,7 @@ MEASURES = {
     "GDP": [GDP(), GDP(0.3, weighting="grid", n_grid=20, range_s=3.0)],
     "Adversary": [Adversary(), Adversary((4, 3), n_bins=3)],
     "RankGap": [RankGap()],
-    "ScoreGap": [ScoreGap(), ScoreGap(0.3), ScoreGap(cutoff=0.1)],
+    "ScoreGap": [ScoreGap(), ScoreGap(cutoff=0.1)],
     "BinnedMMD": [BinnedMMD(), BinnedMMD(3, binning="width", kernel_z=Gaussian())],
     "DistanceCovariance": [
         DistanceCovariance(),

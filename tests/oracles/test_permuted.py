@@ -137,7 +137,7 @@ OTHERS = {
         (lambda: Adversary(n_bins=4), (CONTINUOUS, CATEGORICAL)),
     ],
     "RankGap": [(lambda: RankGap(), ANY)],
-    "ScoreGap": [(lambda: ScoreGap(), ANY), (lambda: ScoreGap(0.1), ANY)],
+    "ScoreGap": [(lambda: ScoreGap(), ANY)],
     "BinnedMMD": [
         (lambda: BinnedMMD(4), (CONTINUOUS, CATEGORICAL)),
         (lambda: BinnedMMD(5, binning="width", kernel_z=Gaussian(1.0)), (CONTINUOUS, CATEGORICAL)),

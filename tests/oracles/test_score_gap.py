@@ -7,7 +7,7 @@ from scipy.stats import wasserstein_distance
 
 from frhsic.data import Sensitive
 from frhsic.dependence import GDP, ScoreGap
-from frhsic.inference import _gdp_intervals, _score_gap_intervals, confidence_interval
+from frhsic.inference import _score_gap_intervals, confidence_interval
 
 
 def sample(n=300, seed=0, ties=False, weights=False):
@@ -121,19 +121,6 @@ def test_the_gradient_is_that_of_finite_differences():
         assert float(x.grad[i]) == pytest.approx(slope, abs=1e-6)
 
 
-def test_smoothed_it_is_the_integral_of_smoothed_gaps_but_for_its_stated_error():
-    rng = np.random.default_rng(2)
-    s = rng.uniform(size=400)
-    z = torch.tensor(rng.normal(size=400) * (0.5 + s))[:, None]
-    ages = torch.tensor(s)[:, None]
-    measure = ScoreGap(0.1)
-    places = z[:, 0].sort().values
-    exact = float(measure.at(z, ages, places[:-1])[:, 0] @ places.diff())
-    reach = float(places[-1] - places[0])
-    assert exact - 2 / 256 * reach <= float(measure(z, ages)) <= exact + 1e-12
-    assert float(GDP(0.1)(z, ages)) <= float(measure(z, ages)) + 1e-12
-
-
 def test_several_columns_are_averaged_and_stacks_are_models():
     z, code, w = sample(n=80)
     both = torch.tensor(np.stack((z, z**2), axis=1))
@@ -157,12 +144,3 @@ def test_what_independence_gives_is_the_same_from_permutations_and_from_parts(mo
     by_parts = confidence_interval(z, s, dependence=ScoreGap(), random_state=0)
     assert by_parts.chance == pytest.approx(permuted.chance, rel=0.03)
     assert by_parts.chance_high == pytest.approx(permuted.chance_high, rel=0.06)
-
-
-def test_several_smoothed_columns_take_some_rows_and_say_so(monkeypatch):
-    monkeypatch.setattr(_gdp_intervals, "_MOST_ROWS", 200)
-    z, a, b = np.random.default_rng(0).normal(size=(3, 300))
-    found = confidence_interval(
-        z, np.stack((a, b), axis=1), dependence=ScoreGap(0.2), n_draws=99, random_state=0, chance=False
-    )
-    assert "200 of 300 rows" in str(found)

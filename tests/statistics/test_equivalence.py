@@ -61,12 +61,9 @@ def test_at_independence_a_tolerance_of_005_is_shown_to_hold_more_often_than_not
 
 
 def test_gdp_at_the_tolerance_is_seldom_called_below_it_and_often_at_independence():
-    """z = rho s + e: the smoothed curve is rho s / (1 + h^2), so GDP is rho sqrt(2/pi) / sqrt(1 + h^2)...
-
-    exactly rho / (1 + h^2) E|S| for Gaussian smoothing of bandwidth h of a standard normal s.
-    """
-    measure, rho = GDP(0.3, range_s=1.0), 0.3
-    truth = rho / (1.0 + 0.3**2) * np.sqrt(2.0 / np.pi)
+    """z = rho s + e for a standard normal s, so GDP is rho E|S|, and that of ranges nearly."""
+    measure, rho = GDP(), 0.3
+    truth = rho * np.sqrt(2.0 / np.pi)
     assert rate(rho, truth, 150, seed=2, dependence=measure) <= ALPHA + 3.0 * np.sqrt(
         ALPHA * (1 - ALPHA) / 150
     )

@@ -60,7 +60,6 @@ def audit(
     kinds: str | Mapping[str, str] | None = None,
     groups: object = None,
     confidence_level: float = 0.95,
-    bandwidth_s: float | None = None,
     random_state: object = None,
     trained_on: bool | None = None,
     positive_label: Label | None = None,
@@ -100,9 +99,6 @@ def audit(
         groups are independent.
     confidence_level : float, default=0.95
         The confidence of each interval, and of all claims together.
-    bandwidth_s : float or None, default=None
-        None takes means at each value of a continuous s, or within ranges of equally many rows. A number
-        smooths along s with this fraction of its range, and the output says so.
     random_state : int, generator or None
     trained_on : bool, optional
         Whether these rows were used to train the model. True warns: its scores fit them too well.
@@ -144,7 +140,6 @@ def audit(
     check_confidence(confidence_level)
     settings = Settings(
         confidence_level,
-        bandwidth_s,
         _read_seed(random_state),
         read_thresholds(thresholds),
         read_regions(regions),
@@ -183,7 +178,6 @@ def audit(
     found = audit_subjects(subjects, settings, notes, trained_on=trained_on)
     options = Options(
         confidence_level=confidence_level,
-        bandwidth_s=bandwidth_s,
         thresholds=settings.thresholds,
         regions=dict(regions or {}),
         kinds=dict.fromkeys(found.every[-1].names, kinds) if isinstance(kinds, str) else dict(kinds or {}),
@@ -221,7 +215,7 @@ def measure_limits(
     check_confidence(confidence_level)
     subjects, _ = subjects_of_rows(
         scores,
-        Settings(confidence_level, None, _read_seed(random_state)),
+        Settings(confidence_level, _read_seed(random_state)),
         sensitive_features=sensitive_features,
         y_true=None,
         sample_weight=sample_weight,
@@ -471,7 +465,7 @@ def _probe(whole: Subject) -> Representation:
         rows.w,
         labels=rows.outcome is not None and bool(rows.outcome.split),
         confidence_level=settings.confidence_level,
-        measure=GDP(settings.bandwidth_s),
+        measure=GDP(),
         seed=settings.seed,
         groups=rows.groups,
     )

@@ -33,7 +33,7 @@ overall mean has an error of its own. With pi_a the share of the rows at a, and 
 so a sign is claimed where the mean of a value or range is farther from the overall mean than
 sqrt((1 - 2 pi_a)_+ half_a^2 + (k se(f_))^2), k the normal quantile for all points at once. For the means of
 categories, whose errors are independent, the quantile of the band is Sidak's, which holds for any dependence
-between normal variables; a smoothed curve has a larger share behind each point than pi_a, on the safe side.
+between normal variables.
 """
 
 from __future__ import annotations

@@ -583,8 +583,6 @@ def _obstacle(measure: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> s
     before, after = (plain["record"]["options"] for plain in (old, new))
     if old["subject"] != new["subject"]:
         return "a score in one, a representation in the other"
-    if before["bandwidth_s"] != after["bandwidth_s"] and _is_gap(measure):
-        return "the smoothing along the attribute differs"
     if measure == _CALIBRATION and before["positive_label"] != after["positive_label"]:
         return "the favourable outcome differs"
     return None
@@ -743,7 +741,7 @@ def _digest(plain: Mapping[str, Any], role: str) -> list[str]:
 
 def _read_subject(plain: Mapping[str, Any], rows: Mapping[str, object]) -> RowsSubject:
     options = plain["record"]["options"]
-    settings = Settings(plain["confidence_level"], None, plain["seed"])
+    settings = Settings(plain["confidence_level"], plain["seed"])
     label = options["positive_label"]
     if label is not None:
         known = {str(one.value): one.value for one in split_labels(rows["y_true"], name="y_true").kept}
@@ -811,7 +809,7 @@ def _add_rows(
 
 def _measure_of(one: NumberChange, both: _Both) -> tuple[tuple[Tensor, Tensor], Dependence] | None:
     """Return the scores and the measure of a number that can be compared from rows."""
-    if both.old.width != 1 or any(x["record"]["options"]["bandwidth_s"] is not None for x in both.records):
+    if both.old.width != 1:
         return None
     z = both.old.z, both.new.z
     measures: dict[str, Dependence] = {"gap": ScoreGap(), "rank_gap": RankGap(), "gdp": GDP()}

@@ -140,7 +140,7 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
     decisions, regions, notes = [], [], []
     for threshold in settings.thresholds:
         try:
-            gap = subject.interval(ScoreGap(settings.bandwidth_s, cutoff=threshold))
+            gap = subject.interval(ScoreGap(cutoff=threshold))
         except ArgumentError:  # of a sketch the stored rows may all be on one side, and others not
             side = "above" if float(z[0]) > threshold else "below or at"
             notes.append(f"No decisions at {number(threshold)}: all scores are {side} it.")

@@ -139,7 +139,7 @@ def _gdp(subject: Subject) -> Interval | None:
 def _gap(subject: Subject) -> Interval | None:
     if not subject.has_means or subject.groups_lost:
         return None
-    return subject.interval(ScoreGap(subject.settings.bandwidth_s))
+    return subject.interval(ScoreGap())
 
 
 def _rank_gap(subject: Subject) -> Interval | None:

@@ -140,7 +140,7 @@ def _width_of_ten(found: Curve | Carriers | Profile | AdjustedCurve | AUCCurve, 
     """Return about how far ten rows reach near a point, and at most the distance to the next point of ten."""
     points, last = found.points, len(found.points) - 1
     count = found.counts[i] if found.counts else MIN_ROWS_SHOWN
-    rows = min(float(count), found.mass[i] * found.n)  # of a smoothed curve many rows stand behind a point
+    rows = min(float(count), found.mass[i] * found.n)
     if rows >= MIN_ROWS_SHOWN:
         beside = [abs(points[i] - points[j]) for j in (i - 1, i + 1) if 0 <= j <= last]
         return min(filter(None, beside), default=0.0) * MIN_ROWS_SHOWN / rows

@@ -51,7 +51,6 @@ class Options(Result):
     """The options of an audit, as far as they change its numbers."""
 
     confidence_level: float
-    bandwidth_s: float | None
     thresholds: tuple[float, ...]
     regions: dict[str, str]
     kinds: dict[str, str]

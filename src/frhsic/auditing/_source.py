@@ -47,7 +47,6 @@ def audit_source(
     kinds: Mapping[str, str] | None = None,
     groups: str | None = None,
     confidence_level: float = 0.95,
-    bandwidth_s: float | None = None,
     random_state: object = None,
     trained_on: bool | None = None,
     positive_label: Label | None = None,
@@ -78,7 +77,7 @@ def audit_source(
         as they are.
     groups : str, optional
         The column whose equal values mark rows that may depend on one another, such as a person.
-    confidence_level, bandwidth_s, random_state, trained_on, positive_label
+    confidence_level, random_state, trained_on, positive_label
         As in :func:`audit`; text may stand for the label that reads like it.
     thresholds, regions, limits, about
         As in :func:`audit`.
@@ -130,7 +129,6 @@ def audit_source(
     result = audit(
         sketches,
         confidence_level=confidence_level,
-        bandwidth_s=bandwidth_s,
         random_state=random_state,
         trained_on=trained_on,
         positive_label=_read_label(positive_label, sketches[0].labels),

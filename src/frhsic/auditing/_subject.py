@@ -51,7 +51,6 @@ class Settings(NamedTuple):
     """What every part of an audit is computed with."""
 
     confidence_level: float
-    bandwidth_s: float | None
     seed: int
     thresholds: tuple[float, ...] = ()
     regions: tuple[RegionQuestion, ...] = ()
@@ -121,16 +120,11 @@ class Subject(ABC):
     @cached_property
     def cutoffs(self) -> DecisionGaps:
         """The gap of decisions along s at every cut-off; it takes a second."""
-        return decision_gaps(
-            *self.data,
-            confidence_level=self.settings.confidence_level,
-            bandwidth_s=self.settings.bandwidth_s,
-            **self.options,
-        )
+        return decision_gaps(*self.data, confidence_level=self.settings.confidence_level, **self.options)
 
     def gdp(self) -> Interval:
         """Return the interval of GDP."""
-        return self.interval(GDP(self.settings.bandwidth_s))
+        return self.interval(GDP())
 
     def curve(self, confidence_level: float, cutoff: float | None = None) -> Curve:
         """Return the mean score along the column, or the share of scores above a cut-off."""
@@ -139,7 +133,6 @@ class Subject(ABC):
             cutoff=cutoff,
             confidence_level=confidence_level,
             n_draws=draws_for(confidence_level),
-            bandwidth_s=self.settings.bandwidth_s,
             **self.options,
         )
 
@@ -157,7 +150,6 @@ class Subject(ABC):
             *self.rows.data,
             confidence_level=confidence_level,
             n_permutations=permutations_for(confidence_level),
-            bandwidth_s=self.settings.bandwidth_s,
             **self.rows.options,
         )
 

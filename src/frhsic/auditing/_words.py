@@ -107,9 +107,8 @@ def _places_of(found: Attribute, column: Column, audit: Audit) -> list[str]:
         return [text]
     if found.profile is not None and "differs" in claims:
         profile = found.profile
-        window = f" (in a window of width {number(profile.bandwidth)})" if profile.bandwidth else ""
         where = places(claims["differs"].points, profile, column)
-        return [f"Its distribution differs from the overall distribution {where}{window}."]
+        return [f"Its distribution differs from the overall distribution {where}."]
     return [f"These rows do not show at which values of {column.name}."]
 
 

@@ -51,8 +51,9 @@ class GDP(Dependence):
     ----------
     bandwidth_s : float or None, default=None
         A number smooths along S instead: a Nadaraya-Watson estimate with a Gaussian kernel, whose bandwidth
-        is this fraction of the *range* of S. It is the form of the published scripts; where S is skewed or
-        has outliers it smooths the curve away.
+        is this fraction of the *range* of S. It is the form of the published scripts, for training as they
+        do; where S is skewed or has outliers it smooths the curve away. Intervals, tests and audits take
+        means within cells alone.
     weighting : {"population", "grid"}, default="population"
         The law of the outer mean: that of S (the paper's text), or equally spaced points between the smallest
         and the largest S (the published scripts), for which a bandwidth is needed.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Literal, Self
 
 import torch
@@ -17,8 +16,6 @@ from frhsic.dependence.gdp import GDP
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._smoothing import row_weights
 
-# Cut-offs between which a smoothed gap is taken as of one sign.
-_KNOTS = 256
 # Cut-offs that are tried for the worst one.
 _CUTOFFS = 2_048
 
@@ -36,18 +33,15 @@ class ScoreGap(Dependence):
 
     Parameters
     ----------
-    bandwidth_s : float or None, default=None
-        None takes laws within cells of S as :class:`GDP` does. A number smooths along S instead, as there.
     cutoff : float, "worst" or None, default=None
         None adds up D(t) over all cut-offs t. A number is D at that one, a share of rows; "worst" the
         largest. Neither has a gradient.
 
     Notes
     -----
-    Within cells it takes n log n, however many there are: between two neighbouring scores of a cell its
-    distribution function is constant and that of all scores crosses it once. Smoothed, scores are cut at 256
-    quantiles, between which a gap is taken as of one sign: the value is below the exact one by at most
-    2 / 256 of the range of the score.
+    Laws are taken within cells of S as :class:`GDP` takes means. It takes n log n, however many cells there
+    are: between two neighbouring scores of a cell its distribution function is constant and that of all
+    scores crosses it once.
 
     Several columns of scores are averaged. The value is positive under independence: with m rows in each of
     many cells by about E_t sqrt(2 F (1 - F) / (pi m)) over the range. See :meth:`beyond_chance`.
@@ -62,16 +56,12 @@ class ScoreGap(Dependence):
     (0.5, 0.0)
     """
 
-    def __init__(
-        self, bandwidth_s: float | None = None, *, cutoff: float | Literal["worst"] | None = None
-    ) -> None:
+    def __init__(self, *, cutoff: float | Literal["worst"] | None = None) -> None:
         super().__init__()
-        self.bandwidth_s = GDP(bandwidth_s).bandwidth_s
         if cutoff is not None and cutoff != "worst":
             cutoff = _finite(cutoff)
         self.cutoff = cutoff
         self._cells: Cells | None = None
-        self._ranges: tuple[float, ...] | None = None
 
     @property
     def words(self) -> str:
@@ -83,11 +73,11 @@ class ScoreGap(Dependence):
 
     @property
     def means(self) -> GDP:
-        """The measure of means along S, in the same cells or with the same smoothing."""
-        return GDP(self.bandwidth_s)._with(_cells=self._cells, _ranges=self._ranges)
+        """The measure of means along S, in the same cells."""
+        return GDP()._with(_cells=self._cells)
 
     def cheap_rows(self, width: int, kinds: Sequence[Kind]) -> int:
-        """Return many where the time is n log n: in cells, or smoothed along one continuous column."""
+        """Return many: the time is n log n."""
         return self.means.cheap_rows(width, kinds)
 
     def cells(self, s: Sensitive, w: Tensor | None = None) -> Cells:
@@ -100,8 +90,6 @@ class ScoreGap(Dependence):
             return torch.stack(found).reshape(z.shape[:-2])
         if self.cutoff is not None:
             return self.means._value((z > self.cutoff).to(z), s, w)
-        if self.bandwidth_s is not None:
-            return self._smoothed(z, s, w)
         w = row_weights(s, w)
         code = self.cells(s, w).codes(s)
         columns = z.mT.reshape(-1, z.shape[-2])
@@ -124,10 +112,6 @@ class ScoreGap(Dependence):
         """
         z, s, w = self._checked(z.detach(), s, weights)
         cutoffs = cutoffs.to(z)
-        if self.bandwidth_s is not None:
-            means = self.means
-            gaps = [means._value((column[:, None] > cut).to(z), s, w) for column in z.mT for cut in cutoffs]
-            return torch.stack(gaps).reshape(z.shape[-1], -1).mT
         w = row_weights(s, w)
         code = self.cells(s, w).codes(s)
         return torch.stack([_gaps_of_decisions(column, cutoffs, code, w) for column in z.mT], dim=1)
@@ -149,25 +133,15 @@ class ScoreGap(Dependence):
         cut, gap = (torch.stack([x[k][i] for x, i in zip(found, best, strict=True)]) for k in (0, 1))
         return cut, gap
 
-    def _smoothed(self, z: Tensor, s: Sensitive, w: Tensor | None) -> Tensor:
-        """Return GDP of the parts of the score between neighbouring cut-offs, added up."""
-        n, total, means = z.shape[-2], z.new_zeros(z.shape[:-2]), self.means
-        at = torch.linspace(0, n - 1, _KNOTS + 1, dtype=torch.float64).round().long()
-        cuts = z.sort(dim=-2).values[..., at, :]  # (..., knots + 1, d)
-        for low, high in pairwise(cuts.split(1, dim=-2)):
-            total = total + means._value(torch.minimum(torch.maximum(z, low), high) - low, s, w)
-        return total
-
     def _permuted(self, z: Tensor, s: Sensitive, permutations: Tensor, w: Tensor | None) -> Tensor:
         """Permute z instead: cells are found once."""
-        fixed = self if self.bandwidth_s is not None else self._calibrated(z, s, w, None, True)
+        fixed = self._calibrated(z, s, w, None, True)
         return torch.stack([fixed._value(z[order], s, w) for order in permutations.argsort(dim=1)])
 
     def _calibrated(
         self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool
     ) -> Self:
-        means = self.means._calibrated(z, s, w, generator, freeze)
-        return self._with(_cells=means._cells, _ranges=means._ranges)
+        return self._with(_cells=self.means._calibrated(z, s, w, generator, freeze)._cells)
 
 
 def _finite(cutoff: object) -> float:

@@ -5,7 +5,6 @@ from frhsic.inference._changes import Ends as Ends
 from frhsic.inference._changes import curve_change, gap_change
 from frhsic.inference._changes import difference_of_intervals as difference_of_intervals
 from frhsic.inference._curve import conditional_curve
-from frhsic.inference._curve import gdp_from_band as gdp_from_band
 from frhsic.inference._decision_gaps import decision_gaps
 from frhsic.inference._equivalence import equivalence_test
 from frhsic.inference._intervals import confidence_interval

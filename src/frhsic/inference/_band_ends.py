@@ -53,7 +53,7 @@ def band_ends(process: Process, mass: Tensor, options: IntervalOptions) -> tuple
 def _largest_error(process: Process, options: IntervalOptions) -> float:
     """Return what the largest error over its deviation exceeds with the chance that is left."""
     known = bool((process.variance > 1e-9 * process.common).all())
-    if process.curve.cells is not None and not (known and process.curve.covariance is not None):
+    if not (known and process.curve.covariance is not None):
         # Errors of cells are independent. Where groups are in several cells the limit still holds (Sidak).
         return -float(ndtri(0.5 * (1.0 - options.confidence_level ** (1.0 / len(process.mean)))))
     draws = process.draws(options.n_draws, options.generator)
@@ -78,22 +78,19 @@ class _Skew(NamedTuple):
         w, place = places.w, torch.repeat_interleave(torch.tensor(places.sizes))
         x = w * (process.curve.f[:, 0] - process.curve.gaps[place, 0])
         x = torch.where(x.abs() > 1e-9 * x.abs().max(), x, 0.0)  # errors of rounding have a sign too
-        P = torch.cat((process.P, torch.ones_like(process.P[:1])))
         if process.curve.stored is not None:  # of a sketch: rows at a place show two moments only
             x, w = process.curve.stored
             whole = [part.sum()[None] for part in _powers(w * x, w)]
             return cls._of([torch.zeros_like(process.common)] * 5), cls._of(whole)
         if places.units is None:
-            powers = zip((3.0, 1.5, 3.0, 1.0, 2.0), _powers(x, w), strict=True)
-            sums = [P**power @ places.sums(part) for power, part in powers]
+            sums = [places.sums(part) for part in _powers(x, w)]
+            whole = [part.sum()[None] for part in sums]
         else:
-            smoother = sparse.csr_matrix(P.numpy())
-            unit, share = smoother @ places.by_unit(x), smoother @ places.by_unit(w)
-            size, sign = abs(unit), unit.sign()
-            signed = size.power(1.5).multiply(sign), share.multiply(-sign)
-            of_units = (unit.power(3), signed[0], size.power(3), signed[1], share.power(2))
-            sums = [torch.from_numpy(np.asarray(part.sum(axis=1)))[:, 0] for part in of_units]
-        return cls._of([total[:-1] for total in sums]), cls._of([total[-1:] for total in sums])
+            unit, share = places.by_unit(x), places.by_unit(w)
+            sums, whole = _unit_powers(unit, share), _unit_powers(*map(_over_places, (unit, share)))
+        mass = process.curve.mass
+        powers = zip(sums, (3.0, 1.5, 3.0, 1.0, 2.0), strict=True)
+        return cls._of([part / mass**power for part, power in powers]), cls._of(whole)
 
     @classmethod
     def _of(cls, sums: list[Tensor]) -> _Skew:
@@ -114,6 +111,19 @@ def _powers(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
     return x**3, sign * size**1.5, size**3, -w * sign, w * w
 
 
+def _unit_powers(unit: sparse.csr_matrix, share: sparse.csr_matrix) -> list[Tensor]:
+    """Return the same for the errors and the weights of units, summed over units at each place."""
+    size, sign = abs(unit), unit.sign()
+    signed = size.power(1.5).multiply(sign), share.multiply(-sign)
+    parts = unit.power(3), signed[0], size.power(3), signed[1], share.power(2)
+    return [torch.from_numpy(np.asarray(part.sum(axis=1)))[:, 0] for part in parts]
+
+
+def _over_places(by_unit: sparse.csr_matrix) -> sparse.csr_matrix:
+    """Return the sum over all places, one row."""
+    return sparse.csr_matrix(by_unit.sum(axis=0))
+
+
 def skewed_reach(process: Process, mass: Tensor, largest: float) -> tuple[Tensor, Tensor]:
     """Return how far each mean may be above and below the true one, if normal errors reach ``largest``."""
     here, whole = _Skew.of(process)
@@ -124,8 +134,8 @@ def skewed_reach(process: Process, mass: Tensor, largest: float) -> tuple[Tensor
     own = torch.where(shown > 1e-12 * process.common, here.third / shown**1.5, 0.0)
     third = float(mass @ (here.third / behind.square()) / mass.sum())
     common = third / max(curve.pooled, 1e-200) ** 1.5 * behind.sqrt()
-    of_row = ((process.variance - process.lacking) / behind)[:, None]
-    near = curve.variance_near(of_row, process.rows[:, None], _NEAR, 1)[:, 0]
+    of_row = (process.variance - process.lacking) / behind
+    near = curve.variance_near(of_row, process.rows, _NEAR, 1)
     others = torch.maximum(process.common, near * behind)
     least = torch.where(process.variance > 1e-9 * process.common, SMALLEST_PART, 1.0) * process.common
     variance = torch.maximum(process.variance, least)
@@ -179,14 +189,14 @@ def _rate_ends(
     by_all = float(mass @ (shown / process.behind)) / known if known > 0.0 else 1.0
     effect = torch.where(flat > 0.0, shown / flat.clamp_min(1e-300), by_all).clamp_min(by_all)
     places = process.curve.places
-    alone = process.P.square() @ places.sums(places.w.square())  # as if no row depended on another
+    alone = places.sums(places.w.square()) / process.curve.mass.square()  # as if no row depended on another
     rows = 1.0 / torch.maximum(process.behind * effect, alone)
     tail, half = float(ndtr(-largest)), 0.5 * (1.0 - level)
     ends = []
     for share in (1.0 - rate, rate):
         events = float(rows @ share)
         missable = max(1.0, (events + 2.0 * math.sqrt(events) + 1.0) / _MISSABLE)
-        ends.append(rate_limit(rows, share, max(tail, half / missable) if process.curve.cells else tail))
+        ends.append(rate_limit(rows, share, max(tail, half / missable)))
     return 1.0 - ends[0], ends[1]
 
 

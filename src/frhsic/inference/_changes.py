@@ -20,6 +20,7 @@ from frhsic.inference._process import Process, Smoothed, student_quantile
 from frhsic.inference._question import (
     IntervalOptions,
     Observations,
+    check_cells,
     check_one_column,
     check_positive,
     effective_units,
@@ -138,9 +139,7 @@ def _read_measure(dependence: Dependence | None) -> ScoreGap | RankGap | GDP:
     if not isinstance(measure, ScoreGap | GDP):
         got = type(measure).__name__
         raise TypeError(f"'dependence' must be ScoreGap, RankGap or GDP. Got {got}. Leave it out.")
-    if measure.bandwidth_s is not None:
-        must = "have no 'bandwidth_s': a change is taken within cells of s"
-        raise ArgumentError("dependence", must, repr(measure.bandwidth_s), "Leave it out.")
+    check_cells(measure)
     if isinstance(measure, ScoreGap) and measure.cutoff == "worst":
         fix = "Name a cut-off: ScoreGap(cutoff=0.5)."
         raise ArgumentError("dependence", "be the gap at one cut-off or at all", "'worst'", fix)
@@ -577,11 +576,9 @@ def curve_change(
     check_one_column(pair.s, "curve")
     z, code, size = _stack(pair)
     w = pair.w / pair.w.sum()
-    place = Sensitive(code[:, None].to(torch.float64), pair.s.names, ("categorical",))
-    units = pair.units if pair.grouped else None
-    curve = Smoothed(z[:, None], gather_rows(place, w, options.generator, units), [1.0], cells=pair.cells)
-    process = Process(curve, curve.places.s)
-    at = curve.places.s[:, 0].long()
+    places = gather_rows(code, w, pair.units if pair.grouped else None, pair.s.names[0])
+    process = Process(Smoothed(z[:, None], places, pair.cells))
+    at = places.cell
     counts = torch.bincount(code, minlength=2 * size)
     few = counts < MIN_POINT
     if not pair.paired:

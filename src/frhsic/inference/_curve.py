@@ -8,10 +8,8 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive
 from frhsic.inference._band_ends import band_ends
-from frhsic.inference._places import MOST_PLACES, equal_mass
 from frhsic.inference._process import Process, Smoothed, smooth_rows, smooth_sketch
 from frhsic.inference._question import (
     IntervalOptions,
@@ -23,7 +21,6 @@ from frhsic.inference._question import (
 from frhsic.inference._results import Curve
 from frhsic.inference._score_table import Table
 from frhsic.numerics._cells import Cells
-from frhsic.numerics._smoothing import bandwidths_of, check_bandwidth
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch, SensitiveLine
 
@@ -33,9 +30,7 @@ def conditional_curve(
     scores: HSICSketch,
     *,
     confidence_level: float = ...,
-    bandwidth_s: float | None = ...,
     cutoff: float | None = ...,
-    n_points: int = ...,
     n_draws: int = ...,
     random_state: object = ...,
 ) -> Curve: ...
@@ -45,9 +40,7 @@ def conditional_curve(
     s: object,
     *,
     confidence_level: float = ...,
-    bandwidth_s: float | None = ...,
     cutoff: float | None = ...,
-    n_points: int = ...,
     n_draws: int = ...,
     random_state: object = ...,
     sample_weight: object = ...,
@@ -59,9 +52,7 @@ def conditional_curve(
     s: object = None,
     *,
     confidence_level: float = 0.95,
-    bandwidth_s: float | None = None,
     cutoff: float | None = None,
-    n_points: int = 200,
     n_draws: int = 999,
     random_state: object = None,
     sample_weight: object = None,
@@ -72,8 +63,8 @@ def conditional_curve(
     Means are taken within cells of s: each of its values where they are few for the rows (at most 100, of 20
     rows on average), else about 2 n^(1/3) ranges of equally many rows. The band has one quantile for the
     errors of all cells, which are independent: its confidence is for all cells together, not for each one.
-    Errors of a smoothed curve, or of groups, are not independent: their quantile is that of the largest
-    |e*_a| / se(a) under Gaussian multipliers (sup-t).
+    Errors of groups are not independent: their quantile is that of the largest |e*_a| / se(a) under Gaussian
+    multipliers (sup-t).
 
     Parameters
     ----------
@@ -83,16 +74,11 @@ def conditional_curve(
         The sensitive column. Left out for a sketch, as are weights and groups.
     confidence_level : float, default=0.95
         The confidence that the whole curve lies in the band.
-    bandwidth_s : float or None, default=None
-        A number smooths along s instead, with a Gaussian kernel of this fraction of the *range* of s. The
-        band is then about the smoothed curve, which may be far from the true one.
     cutoff : float, optional
         Follow the share of scores above this one instead of the mean score. A sketch needs it among its
         ``cutoffs``, else its stored rows are taken.
-    n_points : int, default=200
-        Points of equal mass along a smoothed curve.
     n_draws : int, default=999
-        Multiplier draws, of a smoothed curve or of groups.
+        Multiplier draws, of groups.
     random_state : None, int or generator, default=None
     sample_weight : array-like of shape (n,) or None, default=None
     groups : array-like of shape (n,) or None, default=None
@@ -133,19 +119,15 @@ def conditional_curve(
     The 95% simultaneous band of the mean score along age excludes the overall mean 0.0494 at 10 of 10 points,
     between 20 and 29 (n = 2,000). Target: the true curve, value by value.
     """
-    if n_points < 2:
-        raise ArgumentError("n_points", "be at least 2", n_points, "Leave it out for 200.")
-    if bandwidth_s is not None:
-        check_bandwidth(bandwidth_s)
     options = IntervalOptions.read(confidence_level, n_draws, random_state)
     if isinstance(scores, HSICSketch):
         check_sketch_alone(s=s, sample_weight=sample_weight, groups=groups)
         check_sketch_of_rows(scores, "a curve")
         line = scores.line()
         check_one_column(line.s, "curve")
-        curve = _smooth_sketch(scores, line, bandwidth_s, cutoff)
+        curve = _smooth_sketch(scores, line, cutoff)
         if curve is not None:
-            return _band(curve, line.s, line.mass, n_points, options, scores.n_rows, sketched=True)
+            return _band(curve, line.s, line.mass, options, scores.n_rows, sketched=True)
         z, stored, w = scores.stored
         rows = Observations(z, stored, w / w.sum())
     else:
@@ -154,18 +136,14 @@ def conditional_curve(
         check_one_column(rows.s, "curve")
     if cutoff is not None:
         rows = replace(rows, z=(rows.z > cutoff).to(rows.z))
-    bandwidths = None if bandwidth_s is None else bandwidths_of(rows.s, bandwidth_s, None, None)
-    curve = smooth_rows(rows, options.generator, bandwidths)
-    return _band(curve, rows.s, rows.weights, n_points, options, rows.n_units)
+    return _band(smooth_rows(rows), rows.s, rows.weights, options, rows.n_units)
 
 
-def _smooth_sketch(
-    sketch: HSICSketch, line: SensitiveLine, bandwidth_s: float | None, cutoff: float | None
-) -> Smoothed | None:
+def _smooth_sketch(sketch: HSICSketch, line: SensitiveLine, cutoff: float | None) -> Smoothed | None:
     """Return the curve of the mean, or of decisions, of all rows of a sketch; None where it has none."""
     if cutoff is None:
-        return smooth_sketch(sketch, line, bandwidth_s, line.span)
-    table = Table.of_sketch(sketch) if bandwidth_s is None else None
+        return smooth_sketch(sketch, line)
+    table = Table.of_sketch(sketch)
     chosen = None if table is None else (table.cutoffs == cutoff).nonzero()[:, 0]
     return None if table is None or chosen is None or not len(chosen) else table.decisions(chosen)
 
@@ -187,33 +165,23 @@ def _band(
     curve: Smoothed,
     s: Sensitive,
     w: Tensor,
-    n_points: int,
     options: IntervalOptions,
     n: int,
     *,
     sketched: bool = False,
 ) -> Curve:
-    """Return the curve and its band at all cells, or at so many points of equal mass."""
-    places, cells, mass = curve.places, curve.cells, curve.mass
-    points = places.s
-    if cells is None and len(places.sizes) > min(n_points, MOST_PLACES):
-        points, mass = equal_mass(places, n_points)
-    process = Process(curve, points)
+    """Return the curve and its band in all cells."""
+    cells, mass, cell = curve.cells, curve.mass, curve.places.cell
+    process = Process(curve)
     mean = process.mean[:, 0] + curve.overall
     mean_low, mean_high = band_ends(process, mass, options)
     low, high = mean_low, mean_high
-    at, start, stop = points[:, 0], points[:0, 0], points[:0, 0]
-    counts = process.rows.long()
-    if cells is not None:
-        cell = points[:, 0].long()
-        at, (start, stop) = cell_medians(s, w, cells), cells.ends(cell)
-        counts = (
-            (n * mass).round().long() if sketched else cells.codes(s).bincount(minlength=cells.size)[cell]
-        )
-        if cells.narrow and not cells.exact:
-            low, high = _between_neighbours(mean_low, mean_high, cells.single[cell])
+    start, stop = cells.ends(cell)
+    counts = (n * mass).round().long() if sketched else cells.codes(s).bincount(minlength=cells.size)[cell]
+    if cells.narrow and not cells.exact:
+        low, high = _between_neighbours(mean_low, mean_high, cells.single[cell])
     return Curve(
-        points=tuple(at.tolist()),
+        points=tuple(cell_medians(s, w, cells).tolist()),
         mean=tuple(mean.tolist()),
         low=tuple(low.tolist()),
         high=tuple(high.tolist()),
@@ -237,29 +205,3 @@ def _between_neighbours(low: Tensor, high: Tensor, single: Tensor) -> tuple[Tens
     lows[1:-1] = torch.stack((low[:-2], low[1:-1], low[2:])).amin(dim=0)
     highs[1:-1] = torch.stack((high[:-2], high[1:-1], high[2:])).amax(dim=0)
     return torch.where(single, low, lows), torch.where(single, high, highs)
-
-
-def gdp_from_band(curve: Curve) -> tuple[float, float]:
-    """Return the smallest and the largest GDP of any curve inside the band.
-
-    With the mass pi_a of each point and the overall mean of the scores held at its estimate,
-
-        low = sum_a pi_a max(0, distance of the overall mean from [low_a, high_a]),
-        high = sum_a pi_a max(|low_a - overall|, |high_a - overall|).
-
-    The band is made for the curve: it holds at every point at once, and so is wide for a mean over points.
-    :func:`confidence_interval` takes the mean of |e*| under the same multiplier process instead, which is
-    tighter for GDP itself and also holds the errors of the overall mean and of the law of s.
-
-    Examples
-    --------
-    >>> band = Curve((0.0, 1.0), (0.2, 0.6), (0.1, 0.5), (0.3, 0.7), (0.5, 0.5), 0.4, 0.95, "", ("s",), 9)
-    >>> [round(end, 2) for end in gdp_from_band(band)]
-    [0.1, 0.3]
-    """
-    overall = curve.overall
-    low = high = 0.0
-    for mass, below, above in zip(curve.mass, curve.low, curve.high, strict=True):
-        low += mass * max(0.0, below - overall, overall - above)
-        high += mass * max(abs(below - overall), abs(above - overall))
-    return low, high

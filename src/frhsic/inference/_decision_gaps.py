@@ -18,7 +18,6 @@ from frhsic.inference._gdp_intervals import (
     Tails,
     gaps_under_independence,
     gdp_curve,
-    rows_to_smooth,
     tails_of_columns,
 )
 from frhsic.inference._kernel_intervals import group_notes
@@ -51,7 +50,6 @@ def decision_gaps(
     *,
     cutoffs: Sequence[float] | None = None,
     confidence_level: float = 0.95,
-    bandwidth_s: float | None = None,
     n_draws: int = 999,
     random_state: object = None,
     sample_weight: object = None,
@@ -73,9 +71,6 @@ def decision_gaps(
         None takes those between the levels of the score, or up to 127 of them.
     confidence_level : float, default=0.95
         The confidence that D(t) lies in the band at every one of the cut-offs.
-    bandwidth_s : float or None, default=None
-        None takes shares within cells of s; a number smooths along s instead, as in
-        :func:`conditional_curve`.
     n_draws : int, default=999
         Multiplier draws.
     random_state : int, generator or None
@@ -108,7 +103,7 @@ def decision_gaps(
     """
     options = IntervalOptions.read(confidence_level, n_draws, random_state, chance=True)
     asked = None if cutoffs is None else read_cutoffs(cutoffs)
-    measure = ScoreGap(bandwidth_s, cutoff="worst")
+    measure = ScoreGap(cutoff="worst")
     table: Gaps | None = None
     notes: tuple[str, ...] = ()
     if isinstance(scores, ScoreTable):
@@ -128,7 +123,7 @@ def decision_gaps(
     if table is not None:
         gaps = table.decisions(asked, options)
         return replace(gaps, notes=(*gaps.notes, *notes))
-    found = find_decisions(rows, measure, options.generator, None if asked is None else _tensor(asked))
+    found = find_decisions(rows, measure, None if asked is None else _tensor(asked))
     tails = tails_of_columns(found.curve, min(n_draws, MOST_DRAWS), options.generator)
     each = _Together.of(tails).both(1.0 - confidence_level)
     ends = [(one.lower(each), one.upper(each)) for one in tails]
@@ -145,7 +140,7 @@ def decision_gaps(
         target=f"at each cut-off {found.target}",
         attributes=rows.s.names,
         n=rows.n_units,
-        notes=(*found.notes, *notes, *group_notes(rows), *found.curve.notes()),
+        notes=(*notes, *group_notes(rows), *found.curve.notes()),
         largest=_interval(rows, measure, options, found, tails, draws) if cutoffs is None else None,
     )
 
@@ -169,7 +164,6 @@ class Decisions(NamedTuple):
     gaps: Tensor  # (r,), D(t) on these rows
     curve: Smoothed
     missed: float  # by how much the largest gap at any cut-off is above those at these
-    notes: tuple[str, ...]
 
     @property
     def estimate(self) -> float:
@@ -187,22 +181,19 @@ class Decisions(NamedTuple):
         return self.curve.target_of_gdp.replace("the GDP of", "the mean gap of")
 
 
-def find_decisions(
-    rows: Observations, measure: ScoreGap, generator: torch.Generator, cutoffs: Tensor | None = None
-) -> Decisions:
+def find_decisions(rows: Observations, measure: ScoreGap, cutoffs: Tensor | None = None) -> Decisions:
     """Return the curves of the decisions at given cut-offs; None: at quantiles, and at the worst one."""
     check_one_score(rows, "the gap of decisions")
-    rows, means, notes = rows_to_smooth(rows, measure.means, generator)
     if cutoffs is None:
-        worst, most = measure._with(_cells=means._cells, _ranges=means._ranges).worst(rows.z, rows.s, rows.w)
+        worst, most = measure.worst(rows.z, rows.s, rows.w)
         cutoffs = _quantiles(rows, worst)
     else:
         most = cutoffs.new_zeros(1)
         _check_rates(cutoffs, torch.stack([(rows.z > t).double().mean() for t in cutoffs]))
     decisions = (rows.z > cutoffs).to(torch.float64)
-    curve = gdp_curve(replace(rows, z=decisions), means, generator)[1]
+    curve = gdp_curve(replace(rows, z=decisions), measure.means)[1]
     gaps = curve.mass @ curve.gaps.abs()
-    return Decisions(cutoffs, gaps, curve, max(0.0, float(most) - float(gaps.max())), notes)
+    return Decisions(cutoffs, gaps, curve, max(0.0, float(most) - float(gaps.max())))
 
 
 def _check_rates(cutoffs: Tensor, rates: Tensor) -> None:
@@ -291,7 +282,7 @@ def cutoffs_of(measure: ScoreGap) -> Tensor | None:
 
 def decision_interval(rows: Observations, measure: ScoreGap, options: IntervalOptions) -> Interval:
     """Return the interval of D(t) at one cut-off, or of its largest value."""
-    found = find_decisions(rows, measure, options.generator, cutoffs_of(measure))
+    found = find_decisions(rows, measure, cutoffs_of(measure))
     tails = tails_of_columns(found.curve, min(options.n_draws, MOST_DRAWS), options.generator)
     draws = gaps_under_independence(found.curve, options.generator) if options.chance else None
     return _interval(rows, measure, options, found, tails, draws)
@@ -320,5 +311,5 @@ def _interval(
         n=rows.n_units,
         chance=chance,
         chance_high=chance_high,
-        notes=(*found.notes, *group_notes(rows), *found.curve.notes()),
+        notes=(*group_notes(rows), *found.curve.notes()),
     )

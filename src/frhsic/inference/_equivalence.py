@@ -25,7 +25,7 @@ from frhsic.inference._gaps import gaps_of
 from frhsic.inference._gdp_intervals import gdp_curve, gdp_tails
 from frhsic.inference._kernel_intervals import group_notes, kernel_words, root_of
 from frhsic.inference._of_table import check_table_alone, table_embedding, table_gaps
-from frhsic.inference._question import Observations, check_one_score, find_method
+from frhsic.inference._question import Observations, check_cells, check_one_score, find_method
 from frhsic.inference._results import EquivalenceResult
 from frhsic.inference._score_gap_intervals import GapCurve, gap_curve, gap_tails
 from frhsic.inference._table import TableEmbedding
@@ -101,6 +101,7 @@ def equivalence_test(
     True
     """
     measure = HSIC(estimator="unbiased", normalized=True) if dependence is None else dependence
+    check_cells(measure)
     if not 0.0 < alpha < 1.0:
         raise ArgumentError("alpha", "lie between 0 and 1", alpha, "Take 0.05.")
     if not 0 < tolerance < float("inf"):
@@ -192,7 +193,7 @@ def _test_gdp(rows: Observations, measure: GDP, question: _Question) -> Equivale
     table = gaps_of(rows, measure)
     if table is not None:
         return table.below(measure, question.tolerance, question.alpha)
-    measure, curve = gdp_curve(rows, measure, question.generator)
+    measure, curve = gdp_curve(rows, measure)
     upper = gdp_tails(curve, question.n_draws, question.generator).upper
     return _from_limits(
         rows,
@@ -213,11 +214,11 @@ def _test_gap(rows: Observations, measure: ScoreGap, question: _Question) -> Equ
         return table.below(measure, question.tolerance, question.alpha)
     found: GapCurve | Decisions
     if measure.cutoff is None:
-        found = gap_curve(rows, measure, question.generator)
+        found = gap_curve(rows, measure)
         _, upper = gap_tails(found, question.n_draws, question.generator)
     else:
         question = question._replace(n_draws=min(question.n_draws, MOST_DRAWS))
-        found = find_decisions(rows, measure, question.generator, cutoffs_of(measure))
+        found = find_decisions(rows, measure, cutoffs_of(measure))
         _, upper = decision_tails(found, question.n_draws, question.generator)
     return _from_limits(
         rows,
@@ -227,7 +228,7 @@ def _test_gap(rows: Observations, measure: ScoreGap, question: _Question) -> Equ
         measure=measure.words,
         target=found.target,
         method=found.method,
-        notes=(*found.notes, *found.curve.notes()),
+        notes=found.curve.notes(),
     )
 
 

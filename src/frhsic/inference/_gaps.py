@@ -158,9 +158,9 @@ def words_of(measure: Gap) -> str:
 def gaps_of(rows: Observations, measure: Gap, cutoffs: Sequence[float] | None = None) -> Gaps | None:
     """Return the gaps of rows of one score, each row a person of its own; None of other rows.
 
-    ``measure`` and ``cutoffs`` are what is asked: a curve that is smoothed along S has no table.
+    ``measure`` and ``cutoffs`` are what is asked.
     """
-    if rows.z.shape[1] != 1 or rows.groups is not None or not _by_cells(measure):
+    if rows.z.shape[1] != 1 or rows.groups is not None or measure._cells is not None:
         return None
     if bool((rows.z == rows.z[:1]).all()):  # of a constant score, which no table is needed for
         return None
@@ -181,7 +181,7 @@ def gaps_of_sketch(sketch: HSICSketch, measure: Gap, cutoffs: Sequence[float] | 
     twice the mean distance between a score and the mean of its level. Both ends move by that.
     """
     found = sketch.score_table()
-    if found is None or sketch.grouped or not _by_cells(measure):
+    if found is None or sketch.grouped or measure._cells is not None:
         return None
     line, mass, squares = found.line, found.mass.numpy(), found.squared_mass.numpy()
     ends, scores = found.cutoffs.numpy(), sketch.law_z()
@@ -210,10 +210,6 @@ def gaps_of_sketch(sketch: HSICSketch, measure: Gap, cutoffs: Sequence[float] | 
     exact = _is_exact(law) and line.step == 0.0
     upto = np.append(ends, np.inf)[levels]
     return Gaps(errors, upto, line.s.names, exact, error, sketch.n_rows, (note,))
-
-
-def _by_cells(measure: Gap) -> bool:
-    return getattr(measure, "bandwidth_s", None) is None and measure._cells is None
 
 
 def asked_cutoffs(measure: Gap) -> list[float] | None:

@@ -11,7 +11,6 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from frhsic._checks import ArgumentError
 from frhsic.dependence import GDP
 from frhsic.inference._gaps import gaps_of, gaps_of_sketch
 from frhsic.inference._kernel_intervals import CHANCE_DRAWS, group_notes
@@ -25,11 +24,8 @@ from frhsic.inference._question import (
 )
 from frhsic.inference._results import Interval
 from frhsic.numerics._permutations import random_orders
-from frhsic.numerics._smoothing import bandwidths_of, ranges_of
 from frhsic.sketching import HSICSketch
 
-# Along several continuous columns GDP takes all pairs of at most so many rows.
-_MOST_ROWS = 10_000
 # The simultaneous confidence with which the sign of a gap is taken as known.
 BEYOND_DOUBT = 0.99
 # Up to so many rows they are permuted for what independence gives; above, the limit of that law is drawn.
@@ -37,37 +33,22 @@ CHANCE_ROWS = 5_000
 
 
 def gdp_interval(rows: Observations, measure: GDP, options: IntervalOptions) -> Interval:
-    _check_weighting(measure)
     found = gaps_of(rows, measure)
     if found is not None:
         return found.interval(measure, options)
-    rows, measure, notes = rows_to_smooth(rows, measure, options.generator)
-    measure, curve = gdp_curve(rows, measure, options.generator)
+    measure, curve = gdp_curve(rows, measure)
     estimate = float(measure(rows.z, rows.s, rows.w))
-    return _interval(curve, options, estimate, rows.s.names, rows.n_units, (*notes, *group_notes(rows)))
-
-
-def rows_to_smooth(
-    rows: Observations, measure: GDP, generator: torch.Generator
-) -> tuple[Observations, GDP, tuple[str, ...]]:
-    """Return the rows, or some of them where all pairs are smoothed, with the ranges of all and a note."""
-    if measure.bandwidth_s is None or rows.s.kinds.count("continuous") <= 1:
-        return rows, measure, ()
-    measure = measure._with(_ranges=measure._ranges or ranges_of(rows.s))
-    rows, notes = rows.draw(_MOST_ROWS, generator)
-    return rows, measure, notes
+    return _interval(curve, options, estimate, rows.s.names, rows.n_units, group_notes(rows))
 
 
 def sketch_gdp_interval(sketch: HSICSketch, measure: GDP, options: IntervalOptions) -> Interval:
     """Return the interval of a sketch: by its counts of decisions where it has them, else by its means."""
-    _check_weighting(measure)
     check_sketch_of_rows(sketch, "GDP")
     found = gaps_of_sketch(sketch, measure)
     if found is not None:
         return found.interval(measure, options)
     line = sketch.line()
-    span = line.span if measure.range_s is None else measure.range_s
-    curve = smooth_sketch(sketch, line, measure.bandwidth_s, span)
+    curve = smooth_sketch(sketch, line)
     if curve is None:
         stored = gdp_interval(stored_rows(sketch), measure, options)
         reach = (
@@ -107,14 +88,10 @@ def _interval(
     )
 
 
-def gdp_curve(rows: Observations, measure: GDP, generator: torch.Generator) -> tuple[GDP, Smoothed]:
+def gdp_curve(rows: Observations, measure: GDP) -> tuple[GDP, Smoothed]:
     """Return the measure with its cells fixed, and the curve of which it is the mean gap."""
-    _check_weighting(measure)
-    if measure.bandwidth_s is None:
-        curve = smooth_rows(rows, generator, cells=measure._cells)
-        return measure._with(_cells=curve.cells), curve
-    bandwidths = bandwidths_of(rows.s, measure.bandwidth_s, measure.range_s, measure._ranges)
-    return measure, smooth_rows(rows, generator, bandwidths)
+    curve = smooth_rows(rows, measure._cells)
+    return measure._with(_cells=curve.cells), curve
 
 
 class Tails(NamedTuple):
@@ -197,16 +174,16 @@ class _Errors(NamedTuple):
         cls, curve: Smoothed, n_draws: int, generator: torch.Generator, *, skewed: bool = False
     ) -> _Errors:
         """Return draws of the errors; ``skewed`` allows for skewed columns, such as rare decisions."""
-        points, share = curve.points()
-        process = Process.of_columns(curve, points)
-        here, scale = process.mean, curve.places.scale
+        at, share = curve.points()
+        process = Process.of_columns(curve, at)
+        here = process.mean
         gaps = curve.gaps.abs()
         gaps = gaps - curve.mass @ gaps
         drawn, outer = [], []
         for errors, multipliers in process.draws(n_draws, generator, gap=True):
             drawn.append(errors.permute(0, 2, 1))  # (a, r, b)
             outer.append(gaps.mT @ multipliers)
-        e, shares = torch.cat(drawn, dim=2) * scale, torch.cat(outer, dim=1) * scale
+        e, shares = torch.cat(drawn, dim=2), torch.cat(outer, dim=1)
         variance = e.square().mean(dim=2)
         spread = variance.sqrt()
         spread = torch.maximum(spread, 1e-12 * spread.amax(dim=0) + 1e-300)
@@ -215,7 +192,7 @@ class _Errors(NamedTuple):
         limits = process.limits_of_columns(largest, 2.0)
         if skewed or bool(process.doubtful.any()):
             limits = limits * _widening(curve, process.rows, largest)
-        clear = here.abs() > limits * scale
+        clear = here.abs() > limits
         return cls(curve, share, here, e, shares, clear, spread)
 
     def _size(self) -> Tensor:
@@ -283,7 +260,7 @@ def _crossings(curve: Smoothed, g: Tensor, clear: Tensor, share: Tensor) -> floa
     (2 u v + g (u - v)) / (u + v), where u is on the side of positive g.
     """
     cells = curve.cells
-    if cells is None or cells.exact or not cells.narrow or len(cells.names) != 1 or len(g) < 3:
+    if cells.exact or not cells.narrow or len(cells.names) != 1 or len(g) < 3:
         return 0.0
     left, mid, right = g[:-2], g[1:-1], g[2:]
     cross = clear[:-2] & clear[2:] & (left * right < 0) & ~cells.single[1:-1, None]
@@ -321,11 +298,5 @@ def gaps_under_independence(curve: Smoothed, generator: torch.Generator) -> Tens
         around = f - counts @ f / counts.sum()
         root = roots((counts[:, None] * around).mT @ around / (counts.sum() - 1.0))
         sums = places.sums(places.w.square()).sqrt()[:, None, None] * (noise @ root)  # (M, B, r)
-    gaps = (curve.smoother @ sums.reshape(len(sums), -1)).reshape(sums.shape) - sums.sum(dim=0)
-    return torch.einsum("m,mbr->br", curve.mass, gaps.abs()) * places.scale
-
-
-def _check_weighting(measure: GDP) -> None:
-    if measure.weighting != "population":
-        must = "have weighting='population' here: a grid ends at extremes of the sample, and has no target"
-        raise ArgumentError("dependence", must, repr(measure.weighting), "Leave 'weighting' out.")
+    gaps = sums / curve.mass[:, None, None] - sums.sum(dim=0)
+    return torch.einsum("m,mbr->br", curve.mass, gaps.abs())

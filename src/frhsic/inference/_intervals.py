@@ -6,12 +6,17 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from frhsic._checks import ArgumentError
-from frhsic.dependence import EIPM, GDP, HSIC, Dependence, DistanceCovariance, RankGap, ScoreGap
-from frhsic.inference._eipm_intervals import eipm_interval
+from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance, RankGap, ScoreGap
 from frhsic.inference._gdp_intervals import gdp_interval, sketch_gdp_interval
 from frhsic.inference._kernel_intervals import kernel_interval
 from frhsic.inference._of_table import check_table_alone, table_interval
-from frhsic.inference._question import IntervalOptions, Observations, check_sketch_alone, find_method
+from frhsic.inference._question import (
+    IntervalOptions,
+    Observations,
+    check_cells,
+    check_sketch_alone,
+    find_method,
+)
 from frhsic.inference._results import Interval
 from frhsic.inference._score_gap_intervals import (
     rank_gap_interval,
@@ -30,7 +35,6 @@ _OF_ROWS: dict[type[Dependence], Callable[[Observations, Any, IntervalOptions], 
     GDP: gdp_interval,
     ScoreGap: score_gap_interval,
     RankGap: rank_gap_interval,
-    EIPM: eipm_interval,
 }
 _OF_SKETCH: dict[type[Dependence], Callable[[HSICSketch, Any, IntervalOptions], Interval]] = {
     HSIC: sketch_hsic_interval,
@@ -85,7 +89,7 @@ def confidence_interval(
         of scores and s.
     s : array-like of shape (n,) or (n, q)
         The sensitive columns. Left out for a table or a sketch, as are weights and groups.
-    dependence : HSIC, DistanceCovariance, GDP, ScoreGap, RankGap, EIPM or None, default=None
+    dependence : HSIC, DistanceCovariance, GDP, ScoreGap, RankGap or None, default=None
         None is normalised HSIC with the kernels' default scales. A sketch has its own kernels: pass an HSIC
         without kernels (normalised or not, its root or not), a GDP, a ScoreGap or a RankGap.
     confidence_level : float, default=0.95
@@ -104,8 +108,7 @@ def confidence_interval(
     Returns
     -------
     Interval
-        With its target: kernels and bandwidths that are rules are fixed as on this sample, and a smoothed
-        curve is not the true one.
+        With its target: kernels and bandwidths that are rules are fixed as on this sample.
 
     Notes
     -----
@@ -138,15 +141,12 @@ def confidence_interval(
     the part that chance adds. A score is the sum of its parts between 17 cut-offs; its gap is the sum of the
     GDP of the parts, and what it is more on these rows is added to the upper end.
 
-    *EIPM.* The estimate -/+ the quantile of a bound on the error of the mean of |g|, where the error of g(a)
-    counts with its sign if the gap is beyond doubt, and else with its length.
-
     *A sketch.* The debiased HSIC of all rows, less the error of the features on the stored rows, with the
     standard error of the jackknife over groups of rows.
 
     For a z of one column and any number of rows HSIC, distance covariance and GDP use all of them. Where the
-    kernels have too many features (wide representations), 5,000 random rows are used, and for EIPM 4,096; the
-    notes say so. ``chance`` of many rows, or with weights, is drawn from the limit of the permutation law.
+    kernels have too many features (wide representations), 5,000 random rows are used; the notes say so.
+    ``chance`` of many rows, or with weights, is drawn from the limit of the permutation law.
 
     Examples
     --------
@@ -160,6 +160,7 @@ def confidence_interval(
     """
     options = IntervalOptions.read(confidence_level, n_draws, random_state, chance)
     measure = HSIC(estimator="unbiased", normalized=True) if dependence is None else dependence
+    check_cells(measure)
     if isinstance(scores, ScoreTable):
         check_table_alone(s=s, sample_weight=sample_weight, groups=groups)
         return table_interval(scores, measure, options)

@@ -93,9 +93,6 @@ def table_gaps(
     table: ScoreTable, measure: GDP | ScoreGap | RankGap, cutoffs: Sequence[float] | None = None
 ) -> Gaps:
     """Return what is known about the gaps of a table."""
-    if getattr(measure, "bandwidth_s", None) is not None:
-        must = "have no 'bandwidth_s': a table of counts has cells of s"
-        raise ArgumentError("dependence", must, repr(measure), "Leave it out.")
     return Gaps.of(table, asked_cutoffs(measure) if cutoffs is None else cutoffs)
 
 

@@ -1,4 +1,4 @@
-"""Rows gathered at places along S, where they share their smoothing weights."""
+"""Rows gathered by cells of S, where they share one mean."""
 
 from __future__ import annotations
 
@@ -10,26 +10,22 @@ from scipy import sparse
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.data import Kind, Sensitive
 from frhsic.inference._question import effective_units
 from frhsic.numerics._cells import Cells
 from frhsic.sketching import SensitiveLine
 
-# Rows with the same or nearly the same s are gathered at no more places than this.
+# More cells than these are an error.
 MOST_PLACES = 1_024
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Rows gathered at M places along s: what the smoothing needs of them."""
+    """Rows gathered at M places, the cells of s in which there are any."""
 
-    s: Tensor  # (M, q)
-    kinds: tuple[Kind, ...]
+    cell: Tensor  # (M,), the code of each cell, in order
     rows: Tensor  # (m,), sorted by place
     sizes: list[int]  # rows at each place
     w: Tensor  # (m,), in the order of rows
-    widths: Tensor | None  # (M,), of bins; None when each place is one value of s
-    scale: float  # sqrt(m / n) when m of n rows were drawn
     counts: Tensor | None = None  # (m,), how many equal rows each one stands for; None: one
     units: Tensor | None = None  # (m,), codes of the units within which rows may depend on one another
 
@@ -69,71 +65,34 @@ class Places:
         return self.w if self.counts is None else self.counts * self.w
 
 
-def gather_rows(s: Sensitive, w: Tensor, generator: torch.Generator, units: Tensor | None = None) -> Places:
-    """Gather rows on the distinct values of s, or on bins of equal size along one continuous column.
-
-    With several columns and too many values, rows are drawn: the error process has the same law up to the
-    root of the number of rows.
-    """
-    if len(s.names) == 1:  # ten times as quick as rows
-        values, place = s.values[:, 0].unique(return_inverse=True)
-        values = values[:, None]
-    else:
-        values, place = s.values.unique(dim=0, return_inverse=True)
-    widths, scale = None, 1.0
-    if s.kinds == ("categorical",) and len(values) > MOST_PLACES:
-        name, fix = s.names[0], "Merge labels, such as districts for postcodes."
+def gather_rows(code: Tensor, w: Tensor, units: Tensor | None = None, name: str = "s") -> Places:
+    """Return rows with codes of cells ``(n,)`` by cell; raise ArgumentError if there are too many cells."""
+    cell, place = code.unique(return_inverse=True)
+    if len(cell) > MOST_PLACES:
+        fix = "Merge labels, such as districts for postcodes."
         raise ArgumentError(
-            "s", f"have at most {MOST_PLACES:,} labels in column '{name}'", f"{len(values):,}", fix
+            "s", f"have at most {MOST_PLACES:,} labels in column '{name}'", f"{len(cell):,}", fix
         )
-    if len(values) <= MOST_PLACES:
-        rows, sizes = place.argsort(stable=True), torch.bincount(place).tolist()
-    elif s.kinds == ("continuous",):
-        rows = s.values[:, 0].argsort(stable=True)
-        parts = torch.tensor_split(s.values[rows], MOST_PLACES)
-        sizes = [len(part) for part in parts]
-        values = torch.stack([part.mean(dim=0) for part in parts])
-        widths = torch.stack([part[-1, 0] - part[0, 0] for part in parts])
-    else:
-        rows, sizes = torch.randperm(len(s), generator=generator)[:MOST_PLACES], [1] * MOST_PLACES
-        values, scale, w = s.values[rows], (MOST_PLACES / len(s)) ** 0.5, w / w[rows].sum()
-    units = None if units is None else units[rows]
-    return Places(values, s.kinds, rows, sizes, w[rows], widths, scale, units=units)
+    rows, sizes = place.argsort(stable=True), torch.bincount(place).tolist()
+    return Places(cell, rows, sizes, w[rows], units=None if units is None else units[rows])
 
 
-def equal_mass(places: Places, n_points: int) -> tuple[Tensor, Tensor]:
-    """Return places that stand for equal shares of the rows along the first column, and those shares."""
-    order = places.s[:, 0].argsort(stable=True)
-    upto = places.sums(places.w)[order].cumsum(0)
-    middles = (torch.arange(n_points, dtype=upto.dtype) + 0.5) / n_points
-    at = torch.searchsorted(upto, middles).clamp_max(len(order) - 1)
-    at, counts = at.unique(return_counts=True)  # a heavy place stands for several shares
-    return places.s[order[at]], counts.to(upto) / n_points
+def line_places(line: SensitiveLine, cells: Cells) -> tuple[Tensor, Places]:
+    """Return scores and places that have the moments of a sketch: two rows at each knot, for all there.
 
-
-def line_places(line: SensitiveLine, cells: Cells | None = None) -> tuple[Tensor, Places]:
-    """Return scores and places that have the moments of a sketch: two rows at each place, for all there.
-
-    They lie one deviation below and above the mean. Within a place the weights are taken as unrelated to the
+    They lie one deviation below and above the mean. Within a knot the weights are taken as unrelated to the
     scores.
     """
     if line.mean is None or line.variance is None:
         raise ArgumentError("scores", "be a sketch of one column here", "several", "Sketch a score.")
-    K, reach = len(line.mass), line.variance.sqrt()
+    reach = line.variance.sqrt()
     scores = torch.stack((line.mean - reach, line.mean + reach), dim=1).flatten()
     w = (line.squared_mass / line.mass).repeat_interleave(2)
     counts = (0.5 * line.mass.square() / line.squared_mass).repeat_interleave(2)
-    if cells is None:
-        widths = torch.full((K,), line.step, dtype=torch.float64) if line.step else None
-        rows = torch.arange(2 * K)
-        return scores[:, None], Places(line.s.values, line.s.kinds, rows, [2] * K, w, widths, 1.0, counts)
     code = cells.codes(line.s).repeat_interleave(2)
     rows = code.argsort(stable=True)
-    values, sizes = code.unique(return_counts=True)
-    places = Places(
-        values[:, None].double(), ("categorical",), rows, sizes.tolist(), w[rows], None, 1.0, counts[rows]
-    )
-    return scores[:, None], places
+    cell, sizes = code.unique(return_counts=True)
+    return scores[:, None], Places(cell, rows, sizes.tolist(), w[rows], counts[rows])
 
 
 def roots(covariance: Tensor) -> Tensor:

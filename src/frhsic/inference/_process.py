@@ -1,38 +1,35 @@
 """The error of a conditional mean along S, as a Gaussian multiplier process.
 
-With weights w of sum one and a smoothing kernel kappa along S (exact match within cells), W_ai is w_i
-kappa(a, s_i) divided by its sum over i, and the curve is m(a) = sum_i W_ai f_i. Its error at all points a at
-once has, for large n, the law that the rows as they are give to
+With weights w of sum one, W_ai is w_i over the weight of cell a for the rows i of that cell, else zero, and
+the curve is m(a) = sum_i W_ai f_i. Its error in all cells at once has, for large n, the law that the rows as
+they are give to
 
     e*_a = sum_i xi_i W_ai (f_i - m(a)),        xi_i independent standard normal,
 
 with one xi for all rows of a unit (a person, a household) where rows of one unit may depend on one another.
-The true error is centred at the curve of the population *under the same kernel*: the mean within each cell,
-or the smoothed curve. f may be a vector, such as the feature map of a kernel: then m is an embedding of the
-conditional law.
+The true error is centred at the mean of the population within each cell. f may be a vector, such as several
+scores or decisions.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import torch
-from scipy import sparse
 from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.inference._places import Places, equal_mass, gather_rows, line_places, roots
+from frhsic.inference._places import Places, gather_rows, line_places, roots
 from frhsic.inference._question import Observations
 from frhsic.numerics._cells import Cells
-from frhsic.numerics._smoothing import bandwidths_of, log_kernel, smoothing_weights
 from frhsic.sketching import HSICSketch, SensitiveLine
 
-# The process of a mean over s is evaluated at no more points than this.
-_POINTS = 128
+# The process of a mean over s is drawn at no more places than this; of more at half as many of equal mass.
+_POINTS = 256
 # A point that fewer rows stand behind has no trustworthy variance of its own. Simulated at n = 200: with ten
 # instead of thirty, bands at 95 % cover 0.82 to 0.92.
 FEW = 30.0
@@ -49,45 +46,30 @@ _BLOCK = 4_000_000
 
 
 class Smoothed:
-    """A curve of features along s, with what its error needs."""
+    """Means of features within cells of s, with what their errors need."""
 
     def __init__(
-        self,
-        features: Tensor,
-        places: Places,
-        bandwidths: Sequence[float],
-        missing: Tensor | None = None,
-        cells: Cells | None = None,
-        stored: tuple[Tensor, Tensor] | None = None,
+        self, features: Tensor, places: Places, cells: Cells, stored: tuple[Tensor, Tensor] | None = None
     ) -> None:
-        self.places, self.bandwidths, self.cells = places, bandwidths, cells
+        self.places, self.cells = places, cells
         # Scores around the curve and their weights, where a place has only their mean and variance.
         self.stored = stored
         f, w = features[places.rows], places.w
         self.overall = places.shares @ f  # (r,)
         self.f = f = f - self.overall  # (m, r), in the order of places.rows
-        # What the features leave out of the squared norm of a row, (m,).
-        self.missing = f.new_zeros(len(f)) if missing is None else missing[places.rows]
-        self.mass, self.sums = places.sums(w), places.sums(w[:, None] * f)  # (M,), (M, r)
-        weights = smoothing_weights(log_kernel(places.s, places.s, places.kinds, bandwidths), self.mass)
-        self.smoother = weights / self.mass  # (M, M), the curve at the places from their sums
-        self.gaps = self.smoother @ self.sums  # (M, r), the curve at the places, less the overall mean
+        self.mass = places.sums(w)  # (M,)
+        self.gaps = places.sums(w[:, None] * f) / self.mass[:, None]  # (M, r), means less the overall mean
         self.covariance = places.covariance(f)
-        # Whether the smoothing does not reach from one value of s to the next.
-        self.by_value = places.widths is None and bool((weights.diagonal() >= 1.0 - 1e-6).all())
         self.pooled, self.single = self._variance_around()
 
     def _variance_around(self) -> tuple[float, float]:
-        """Return the variance of f around the curve, and the share of rows that stand alone at a point."""
-        places, mass, gaps, w = self.places, self.mass, self.gaps, self.places.w
-        squares = places.sums(w * w)
-        behind = self.smoother.square() @ squares  # sum_j W_ij^2: one over the number of rows behind a point
+        """Return the variance of f around the curve, and the share of rows that stand alone in a cell."""
+        mass, w = self.mass, self.places.w
+        behind = self.places.sums(w * w) / mass.square()  # one over the number of rows in a cell
         by_units = None
         if self.covariance is not None:
-            by_units, behind = _unit_variance(self.covariance, self.smoother, gaps)
+            by_units, behind = _unit_variance(self.covariance, mass, self.gaps)
         several = behind < 0.75
-        if places.widths is not None:  # rows of a bin share their weights if it is narrow
-            several &= places.widths <= self.bandwidths[0]
         share = float(mass[several].sum())
         if share < 0.5:
             must = "have at least two rows (or groups) behind most points of the curve, for a variance"
@@ -96,39 +78,30 @@ class Smoothed:
         if by_units is not None:
             spread = by_units / (behind * (1.0 - behind)).clamp_min(1e-300)
             return float((mass * spread)[several].sum()) / share, 1.0 - share
-        # Row i around the curve has the variance of f times 1 - 2 W_ii + sum_j W_ij^2.
-        shrunk = 1.0 - 2.0 * self.smoother.diagonal() * squares / mass + behind
-        norms = self.f.square().sum(dim=1) + self.missing
-        around = places.sums(w * norms) - 2.0 * (gaps * self.sums).sum(dim=1)
-        around = (around + mass * gaps.square().sum(dim=1)).clamp_min(0.0) / shrunk.clamp_min(0.25)
+        squares = self.places.sums(w * self.f.square().sum(dim=1)) - mass * self.gaps.square().sum(dim=1)
+        around = squares.clamp_min(0.0) / (1.0 - behind).clamp_min(0.25)
         return float(around[several].sum()) / share, 1.0 - share
 
     def column(self, k: int) -> Smoothed:
         """Return the curve of one feature, with the variance of that feature alone."""
-        one = copy.copy(self)
-        one.f, one.sums, one.gaps = (x[:, k : k + 1] for x in (self.f, self.sums, self.gaps))
-        one.overall, one.missing = self.overall[k : k + 1], torch.zeros_like(self.missing)
+        column = copy.copy(self)
+        column.f, column.gaps = self.f[:, k : k + 1], self.gaps[:, k : k + 1]
+        column.overall = self.overall[k : k + 1]
         if self.covariance is not None:
-            kept = torch.tensor([0, k + 1])
-            one.covariance = self.covariance[kept][:, :, kept]
-        one.pooled, one.single = one._variance_around()
-        return one
+            features = torch.tensor([0, k + 1])
+            column.covariance = self.covariance[features][:, :, features]
+        column.pooled, column.single = column._variance_around()
+        return column
 
     @property
     def target(self) -> str:
         """What the curve estimates."""
-        if self.cells is not None:
-            return _targets(self.cells)[0]
-        if self.by_value:
-            return "the true curve, value by value"
-        columns = zip(self.bandwidths, self.places.kinds, strict=True)
-        widths = " and ".join(f"{h:.3g}" for h, kind in columns if kind == "continuous")
-        return f"the curve smoothed along s with bandwidth {widths}, not the true one"
+        return _targets(self.cells)[0]
 
     @property
     def target_of_gdp(self) -> str:
         """What the mean over s of the gap of the curve estimates."""
-        return f"the GDP of {self.target}" if self.cells is None else _targets(self.cells)[1]
+        return _targets(self.cells)[1]
 
     def notes(self) -> tuple[str, ...]:
         """Return a note if some rows have no variance of their own."""
@@ -136,24 +109,28 @@ class Smoothed:
         return () if self.single < 1e-9 else (f"{alone}: their variance is that of all.",)
 
     def points(self) -> tuple[Tensor, Tensor]:
-        """Return where the error is evaluated for a mean over s, and the mass of each point."""
-        few = len(self.places.sizes) <= (2 * _POINTS if self.by_value else _POINTS)
-        return (self.places.s, self.mass) if few else equal_mass(self.places, _POINTS)
+        """Return the places at which the error is drawn for a mean over s, and the mass that each has."""
+        if len(self.mass) <= _POINTS:
+            return torch.arange(len(self.mass)), self.mass
+        middles = (torch.arange(_POINTS // 2, dtype=self.mass.dtype) + 0.5) / (_POINTS // 2)
+        at = torch.searchsorted(self.mass.cumsum(0), middles).clamp_max(len(self.mass) - 1)
+        at, counts = at.unique(return_counts=True)  # a heavy place stands for several shares
+        return at, counts.to(self.mass) / (_POINTS // 2)
 
     def variance_near(
         self, variance: Tensor, rows: Tensor, enough: float = _SKEWED, least: int = 0
     ) -> Tensor:
-        """Return the variance of a row around the curve near each point, and not below that of all rows.
+        """Return the variance of a row around the curve near each place, and not below that of all rows.
 
         Near are so many neighbouring cells on both sides, at least ``least``, as have ``enough`` degrees of
         freedom together: a score may vary more among the oldest, of whom there are few at each age.
         """
         pooled = torch.full_like(variance, self.pooled)
-        if self.cells is None or self.cells.kinds != ("continuous",):
+        if self.cells.kinds != ("continuous",):
             return pooled
         free = (rows - 1.0).clamp_min(0.0)
         known, sums = torch.zeros_like(free), torch.zeros_like(free)
-        upto = [torch.cat((x.new_zeros((1, 1)), x.cumsum(0))) for x in (free, free * variance)]
+        upto = [torch.cat((x.new_zeros(1), x.cumsum(0))) for x in (free, free * variance)]
         here = torch.arange(len(free))
         for reach in range(len(free)):
             first, last = (here - reach).clamp_min(0), (here + reach + 1).clamp_max(len(free))
@@ -168,54 +145,52 @@ class Smoothed:
 class Process:
     """The error of a curve at some points, as a Gaussian multiplier process."""
 
-    def __init__(self, curve: Smoothed, points: Tensor) -> None:
-        self.curve, places, w = curve, curve.places, curve.places.w
-        log = log_kernel(points, places.s, places.kinds, curve.bandwidths)
-        self.P = P = smoothing_weights(log, curve.mass) / curve.mass  # (a, M): W_ai = P_ag w_i at place g
-        self.mean = mean = P @ curve.sums  # (a, r), the curve less its overall mean
-        square, second = P.square(), (w * w)[:, None]
-        norms = (curve.f.square().sum(dim=1) + curve.missing)[:, None]
-        behind = square @ places.sums(second)
-        own = square @ places.sums(second * norms)
-        own = own - 2.0 * ((square @ places.sums(second * curve.f)) * mean).sum(dim=1, keepdim=True)
-        own = (own + mean.square().sum(dim=1, keepdim=True) * behind).clamp_min(0.0)
-        rows = square.square() @ places.sums(second.square())
+    def __init__(self, curve: Smoothed, at: Tensor | None = None) -> None:
+        self.curve, places, w, mass, gaps = curve, curve.places, curve.places.w, curve.mass, curve.gaps
+        self.at = at = torch.arange(len(mass)) if at is None else at  # which of the places, (a,)
+        second = w * w
+        behind = places.sums(second) / mass.square()
         if curve.covariance is not None:
-            own, behind = (x[:, None] for x in _unit_variance(curve.covariance, P, mean))
-            shares = sparse.csr_matrix(P.numpy()) @ places.by_unit(w)
-            rows = torch.from_numpy(np.asarray(shares.power(4).sum(axis=1)))
+            own, behind = _unit_variance(curve.covariance, mass, gaps)
+            fourth = torch.from_numpy(np.asarray(places.by_unit(w).power(4).sum(axis=1)))[:, 0]
+        else:
+            own = places.sums(second * curve.f.square().sum(dim=1))
+            own = own - 2.0 * (places.sums(second[:, None] * curve.f) * gaps).sum(dim=1)
+            own = (own / mass.square() + gaps.square().sum(dim=1) * behind).clamp_min(0.0)
+            fourth = places.sums(second.square())
         # Squared deviations from a mean that the same rows made are too small by 1 - sum W^2.
         stretch = (1.0 - behind).clamp_min(0.5).rsqrt()
         own = own * stretch.square()
         # (sum_i W_ai^2)^2 / sum_i W_ai^4 rows stand behind the variance: fewer than behind the mean.
-        rows = behind.square() / rows
+        rows = (1.0 + 1e-12) * behind.square() / (fourth / mass**4)  # thirty rows are not 30 less rounding
         common = curve.variance_near(own / behind, rows) * behind
         lacking = (common - own).clamp_min(0.0) * (rows < FEW)
-        self.stretch, self.rows, self.behind = stretch[:, 0], rows[:, 0], behind[:, 0]
-        self.variance = (own + lacking)[:, 0]  # of the error, summed over features
-        self.common = common[:, 0]  # with the variance of all rows around the curve, or of those near
-        self.lacking = lacking[:, 0]  # the part of it that the rows behind the point do not show themselves
+        self.mean = gaps[at]  # (a, r), the curve less its overall mean
+        self.stretch, self.rows, self.behind = stretch[at], rows[at], behind[at]
+        self.variance = (own + lacking)[at]  # of the error, summed over features
+        self.common = common[at]  # with the variance of all rows around the curve, or of those near
+        self.lacking = lacking[at]  # the part of it that the rows behind the point do not show themselves
         # Where the own variance may be far too small, and how large that of other rows may count there.
         self.doubtful = self.rows < _SKEWED
         self.most = torch.full_like(self.common, torch.inf)
         if curve.f.shape[1] == 1:
-            kurtosis, share = _spread_of_scores(curve, P, mean[:, 0])
+            kurtosis, share = (x[at] for x in _spread_of_scores(curve))
             self.doubtful |= self.rows < _EVENTS * (kurtosis - 1.0)
             if curve.stored is None:
                 reach = float(curve.f.max() - curve.f.min())
-                self.most = reach**2 * _largest_variance(share, self.rows) * behind[:, 0]
+                self.most = reach**2 * _largest_variance(share, self.rows) * self.behind
         self.columns: tuple[Process, ...] = ()
 
     @classmethod
-    def of_columns(cls, curve: Smoothed, points: Tensor) -> Process:
+    def of_columns(cls, curve: Smoothed, at: Tensor) -> Process:
         """Return the process with the variance of each feature by itself, as scores have it.
 
         Features of a kernel count only together: :attr:`variance` is then summed over them.
         """
-        found = cls(curve, points)
+        process = cls(curve, at)
         if curve.f.shape[1] > 1:
-            found.columns = tuple(cls(curve.column(k), points) for k in range(curve.f.shape[1]))
-        return found
+            process.columns = tuple(cls(curve.column(k), at) for k in range(curve.f.shape[1]))
+        return process
 
     def limits_of_columns(self, largest: float, fewest: float = FEW) -> Tensor:
         """Return how far each feature may be off at each point, shape ``(a, r)``; see :meth:`limits`."""
@@ -258,7 +233,7 @@ class Process:
         """
         places, f = self.curve.places, self.curve.f
         m, r = f.shape
-        M, a = len(places.sizes), len(self.P)
+        M, a = len(places.sizes), len(self.at)
         X = places.w[:, None] * torch.cat((torch.ones_like(f[:, :1]), f), dim=1)  # (m, 1 + r)
         if places.counts is not None:
             X = places.counts.sqrt()[:, None] * X  # as the sum of so many multipliers
@@ -292,8 +267,8 @@ class Process:
                 else:
                     pairs = zip(xi.split(places.sizes), parts, strict=True)
                     sums = torch.stack([multipliers.mT @ rows for multipliers, rows in pairs])
-            smooth = (self.P @ sums.reshape(M, -1)).reshape(a, b, 1 + r)
-            errors = (smooth[..., 1:] - smooth[..., :1] * self.mean[:, None, :]) * self.stretch[:, None, None]
+            means = sums[self.at] / self.curve.mass[self.at, None, None]
+            errors = (means[..., 1:] - means[..., :1] * self.mean[:, None, :]) * self.stretch[:, None, None]
             if root is not None:
                 fresh = torch.randn((a, b, r), generator=generator, dtype=torch.float64) @ root
                 errors += lacking.sqrt()[:, None, :] * fresh
@@ -302,22 +277,22 @@ class Process:
             yield errors, sums[..., 0]
 
 
-def _spread_of_scores(curve: Smoothed, P: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the kurtosis of one score at each point, or of all if that is larger, and where its mean lies.
+def _spread_of_scores(curve: Smoothed) -> tuple[Tensor, Tensor]:
+    """Return the kurtosis of one score at each place, or of all if that is larger, and where its mean lies.
 
     The mean is given as a share of the range of the scores.
     """
-    places, f = curve.places, curve.f[:, 0]
+    places, f, mean = curve.places, curve.f[:, 0], curve.gaps[:, 0]
     reach = (f.max() - f.min()).clamp_min(1e-300)
     share = ((mean - f.min()) / reach).clamp(0.0, 1.0)
     if curve.stored is not None:
         x, w = curve.stored
         return torch.full_like(mean, float(w @ x**4) / max(float(w @ x**2) ** 2, 1e-300)), share
     place = torch.repeat_interleave(torch.tensor(places.sizes))
-    around = (f - curve.gaps[place, 0]) / reach
+    around = (f - mean[place]) / reach
     second, fourth = (places.sums(places.w * around**k) for k in (2, 4))
-    pooled, here = float(second.sum()), P @ second
-    own = (P @ fourth) / here.square().clamp_min(1e-300)
+    pooled, here = float(second.sum()), second / curve.mass
+    own = (fourth / curve.mass) / here.square().clamp_min(1e-300)
     # Without any variance nothing is known of it.
     own = torch.where(here > 1e-12 * pooled, own, torch.inf)
     return own.clamp_min(float(fourth.sum()) / max(pooled**2, 1e-300)), share
@@ -365,45 +340,30 @@ def _targets(cells: Cells) -> tuple[str, str]:
     )
 
 
-def _unit_variance(covariance: Tensor, P: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+def _unit_variance(covariance: Tensor, mass: Tensor, gaps: Tensor) -> tuple[Tensor, Tensor]:
     """Return the variance of e*_a, summed over features, and sum_u W_au^2, W_au the share of unit u at a."""
-    behind = torch.einsum("ag,gh,ah->a", P, covariance[0, :, 0], P)
-    own = behind * mean.square().sum(dim=1)
-    for k in range(1, len(covariance)):
-        own = own + torch.einsum("ag,gh,ah->a", P, covariance[k, :, k], P)
-        own = own - 2.0 * mean[:, k - 1] * torch.einsum("ag,gh,ah->a", P, covariance[0, :, k], P)
+    own_parts = covariance.diagonal(dim1=1, dim2=3).permute(2, 0, 1) / mass.square()[:, None, None]
+    behind = own_parts[:, 0, 0]
+    own = behind * gaps.square().sum(dim=1) + own_parts[:, 1:, 1:].diagonal(dim1=1, dim2=2).sum(dim=1)
+    own = own - 2.0 * (gaps * own_parts[:, 0, 1:]).sum(dim=1)
     return own.clamp_min(0.0), behind
 
 
-def smooth_rows(
-    rows: Observations,
-    generator: torch.Generator,
-    bandwidths: Sequence[float] | None = None,
-    cells: Cells | None = None,
-) -> Smoothed:
-    """Return the curve of the scores along s: means within cells of s, or smoothed with bandwidths."""
-    s, w = rows.s, rows.weights
-    if bandwidths is not None:
-        return Smoothed(rows.z, gather_rows(s, w, generator, rows.groups), bandwidths)
-    cells = cells or Cells.of(s, w, rows.effective_units)
-    places = gather_rows(cells.as_sensitive(s), w, generator, rows.groups)
-    return Smoothed(rows.z, places, [1.0], cells=cells)
+def smooth_rows(rows: Observations, cells: Cells | None = None) -> Smoothed:
+    """Return the means of the scores within cells of s."""
+    cells = cells or Cells.of(rows.s, rows.weights, rows.effective_units)
+    places = gather_rows(cells.codes(rows.s), rows.weights, rows.groups, " and ".join(rows.s.names))
+    return Smoothed(rows.z, places, cells)
 
 
-def smooth_sketch(
-    sketch: HSICSketch, line: SensitiveLine, bandwidth_s: float | None, span: float
-) -> Smoothed | None:
+def smooth_sketch(sketch: HSICSketch, line: SensitiveLine) -> Smoothed | None:
     """Return the curve of a sketch, or None if a few outliers stretch its grid too far for the cells."""
-    stored = _stored_around(sketch)
-    if bandwidth_s is not None:
-        f, places = line_places(line)
-        return Smoothed(f, places, bandwidths_of(line.s, bandwidth_s, span, None), stored=stored)
     cells = Cells.of(line.s, line.mass, sketch.effective_rows)
     if line.step > 0.0 and float(line.mass.max()) > 1.5 / cells.size:
         return None
     cells = replace(cells, low=cells.low - line.step, high=cells.high + line.step)
     f, places = line_places(line, cells)
-    return Smoothed(f, places, [1.0], cells=cells, stored=stored)
+    return Smoothed(f, places, cells, stored=_stored_around(sketch))
 
 
 def _stored_around(sketch: HSICSketch) -> tuple[Tensor, Tensor]:

@@ -7,9 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from frhsic._checks import ArgumentError
 from frhsic.inference._curve import cell_medians
-from frhsic.inference._places import Places, equal_mass, gather_rows
+from frhsic.inference._places import Places, gather_rows
 from frhsic.inference._question import (
     MIN_GROUPS,
     IntervalOptions,
@@ -23,7 +22,6 @@ from frhsic.kernels import Gaussian
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._lowrank import FeatureMap, blocks, feature_map
 from frhsic.numerics._permutations import random_orders
-from frhsic.numerics._smoothing import bandwidths_of, check_bandwidth, log_kernel, smoothing_weights
 from frhsic.numerics._threads import one_thread
 
 # Features of z, and the rows up to which they are permuted; above, the limit of that law is drawn.
@@ -38,8 +36,6 @@ def localized_profile(
     s: object,
     *,
     confidence_level: float = 0.95,
-    bandwidth_s: float | None = None,
-    n_points: int = 50,
     n_permutations: int = 199,
     random_state: object = None,
     sample_weight: object = None,
@@ -47,15 +43,15 @@ def localized_profile(
 ) -> Profile:
     """Return where along one column of s the law of z differs from its law overall.
 
-    The contrast at s_0 is the MMD, under a Gaussian kernel of the median distance, between z weighted by a
-    window kappa around s_0 and all of z,
+    The contrast at a cell C of s is the MMD, under a Gaussian kernel of the median distance, between the z of
+    that cell and all of z,
 
-        | sum_i w_i kappa(s_i, s_0) phi(z_i) / sum_i w_i kappa(s_i, s_0) - sum_i w_i phi(z_i) |.
+        | sum_{i in C} w_i phi(z_i) / sum_{i in C} w_i - sum_i w_i phi(z_i) |.
 
-    The window is the cell of s_0 as in :func:`conditional_curve`: its value where s has few values for its
-    rows, else one of about 2 n^(1/3) ranges of equally many rows. With a Gaussian window, times the mean of
-    kappa(S, s_0), it is the left side of the paper's corollary "Localized conditional-MMD control by HSIC",
-    so its square is at most HSIC(Z, S) under the same two kernels.
+    Cells are those of :func:`conditional_curve`: the values of s where they are few for its rows, else about
+    2 n^(1/3) ranges of equally many rows. Times the share of the rows in C the contrast is the left side of
+    the paper's corollary "Localized conditional-MMD control by HSIC": its square is at most HSIC(Z, S) with a
+    kernel of S that is one within cells and zero between them.
 
     Parameters
     ----------
@@ -65,10 +61,6 @@ def localized_profile(
         The sensitive column.
     confidence_level : float, default=0.95
         Random pairings stay below ``chance`` everywhere at once with this probability.
-    bandwidth_s : float or None, default=None
-        A number takes a Gaussian window of this fraction of the *range* of s instead.
-    n_points : int, default=50
-        Points of equal mass along s for a Gaussian window; all values of s if they are not more.
     n_permutations : int, default=199
         Random pairings drawn for ``chance``.
     random_state : None, int or generator, default=None
@@ -84,11 +76,11 @@ def localized_profile(
 
     Notes
     -----
-    The contrast is not debiased: with few rows in a window it is large by chance. ``chance`` holds that part,
+    The contrast is not debiased: with few rows in a cell it is large by chance. ``chance`` holds that part,
     and is larger where rows are few: it is the mean of the contrast under random pairings plus a common
     multiple of its standard deviation, the multiple being the quantile of the largest over all points. Above
-    5,000 rows, and with weights, the limit of the law of random pairings is drawn: window sums of centred
-    features are normal, with covariance sum_i w_i^2 kappa kappa' times that of the features.
+    5,000 rows, and with weights, the limit of the law of random pairings is drawn: sums of centred features
+    over cells are normal, with variance sum_{i in C} w_i^2 times the covariance of the features.
 
     A score of one column has all features of its kernel here; a wide z is seen through the 64 principal ones.
 
@@ -102,42 +94,26 @@ def localized_profile(
     >>> profile.points[np.argmax(profile.contrast)] > 50
     True
     """
-    if n_points < 2:
-        raise ArgumentError("n_points", "be at least 2", n_points, "Leave it out for 50.")
     check_permutations(n_permutations)
-    if bandwidth_s is not None:
-        check_bandwidth(bandwidth_s)
     options = IntervalOptions.read(confidence_level, n_permutations, random_state)
     rows = Observations.read(scores, s, sample_weight, groups).drop_zero_weights()
     check_one_column(rows.s, "profile")
     if rows.groups is not None and len(rows) > _UNIT_ROWS:
         rows = rows.take(some_rows(len(rows.z), rows.groups, _UNIT_ROWS, options.generator, MIN_GROUPS))
     w = rows.weights
-    if bandwidth_s is None:
-        cells = Cells.of(rows.s, w, rows.effective_units)
-        places = gather_rows(cells.as_sensitive(rows.s), w, options.generator, rows.groups)
-        bandwidths, n_points = [1.0], len(places.sizes)
-        at = cell_medians(rows.s, w, cells)
-    else:
-        places = gather_rows(rows.s, w, options.generator, rows.groups)
-        bandwidths, at = bandwidths_of(rows.s, bandwidth_s, None, None), None
+    cells = Cells.of(rows.s, w, rows.effective_units)
+    places = gather_rows(cells.codes(rows.s), w, rows.groups, rows.s.names[0])
     mass = places.sums(places.w)
-    points, share = (places.s, mass) if len(mass) <= n_points else equal_mass(places, n_points)
-    window = smoothing_weights(log_kernel(points, places.s, places.kinds, bandwidths), mass) / mass
-    contrast, null = _contrasts(window - 1.0, rows, places, options)
-    behind = 1.0 / (window.square() @ places.sums(places.w.square()))
-    counts = behind.long() if at is None else torch.tensor(places.sizes)
-    gaussian = bandwidth_s is not None and rows.s.kinds == ("continuous",)
+    contrast, null = _contrasts(torch.diag(1.0 / mass) - 1.0, rows, places, options)
     return Profile(
-        points=tuple((points[:, 0] if at is None else at).tolist()),
+        points=tuple(cell_medians(rows.s, w, cells).tolist()),
         contrast=tuple(contrast.tolist()),
         chance=tuple(_simultaneous(null, confidence_level).tolist()),
-        mass=tuple(share.tolist()),
+        mass=tuple(mass.tolist()),
         confidence_level=confidence_level,
-        bandwidth=float(bandwidths[0]) if gaussian else 0.0,
         attributes=rows.s.names,
         n=rows.n_units,
-        counts=tuple(counts.tolist()),
+        counts=tuple(places.sizes),
     )
 
 

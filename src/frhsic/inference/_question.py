@@ -14,7 +14,7 @@ from torch import Tensor
 import frhsic.data as data
 from frhsic._checks import ArgumentError, check_confidence_level, check_draws
 from frhsic.data import Sensitive
-from frhsic.dependence import Dependence
+from frhsic.dependence import GDP, Dependence
 from frhsic.numerics._smoothing import row_weights
 from frhsic.sketching import HSICSketch
 
@@ -83,13 +83,6 @@ class Observations:
             raise ArgumentError("groups", must, count, fix)
         return rows
 
-    def draw(self, most: int, generator: torch.Generator) -> tuple[Observations, tuple[str, ...]]:
-        """Return at most so many random rows, and a note if they are not all."""
-        if len(self) <= most:
-            return self, ()
-        drawn = torch.randperm(len(self), generator=generator)[:most]
-        return self.take(drawn), (f"A random subsample of {most:,} of {len(self):,} rows was used.",)
-
     @property
     def weights(self) -> Tensor:
         """The weights of the rows, shape ``(n,)``."""
@@ -139,6 +132,13 @@ def find_method(methods: Mapping[type[Dependence], _Method], measure: object) ->
     *names, last = (kind.__name__ for kind in methods)
     fix = "Leave it out for normalised HSIC."
     raise TypeError(f"'dependence' must be {', '.join(names)} or {last}. Got {type(measure).__name__}. {fix}")
+
+
+def check_cells(measure: object) -> None:
+    """Raise ArgumentError for a mean gap that is smoothed along s: the smoothed curve is not the true one."""
+    if isinstance(measure, GDP) and measure.bandwidth_s is not None:
+        must = "have no 'bandwidth_s' here: means are those at each value of s, or within ranges"
+        raise ArgumentError("dependence", must, repr(measure.bandwidth_s), "Leave it out: GDP().")
 
 
 def effective_units(w: Tensor, units: Tensor | None) -> float:

@@ -202,7 +202,7 @@ class Interval(Result):
     confidence_level : float
     measure, method : str
     target : str
-        What the interval is for: the true quantity, or that of a smoothed curve or fixed kernels.
+        What the interval is for: the true quantity, or that of fixed kernels.
     attributes : tuple of str
     n : int
     chance : float or None
@@ -272,16 +272,16 @@ class Curve(Result):
     mass: tuple[float, ...]  # the share of rows that each point stands for; sums to one
     overall: float  # the mean score
     confidence_level: float
-    target: str  # the true curve and under which assumption, means within ranges, or a smoothed curve
+    target: str  # the true curve and under which assumption, or means within ranges
     attributes: tuple[str, ...]
     n: int
     # The simultaneous band of the mean within each range, whatever the curve does inside it; the same as low
     # and high but where these are about the true curve between ranges.
     mean_low: tuple[float, ...] = ()
     mean_high: tuple[float, ...] = ()
-    start: tuple[float, ...] = ()  # the smallest value of s in each range; empty for a smoothed curve
+    start: tuple[float, ...] = ()  # the smallest value of s in each range
     stop: tuple[float, ...] = ()  # the largest
-    counts: tuple[int, ...] = ()  # the rows in each range; of a smoothed curve, those behind each point
+    counts: tuple[int, ...] = ()  # the rows in each range
 
     def __str__(self) -> str:
         rows = zip(self.points, self.mean_low or self.low, self.mean_high or self.high, strict=True)
@@ -420,10 +420,9 @@ class Profile(Result):
     chance: tuple[float, ...]  # what random pairings exceed anywhere on s with chance 1 - confidence_level
     mass: tuple[float, ...]  # the share of rows that each point stands for; sums to one
     confidence_level: float
-    bandwidth: float  # of a Gaussian window along s; 0 for the values or ranges of s
     attributes: tuple[str, ...]
     n: int
-    counts: tuple[int, ...] = ()  # the rows at each point; of a window as many as would be as precise
+    counts: tuple[int, ...] = ()  # the rows at each point
 
     @property
     def above(self) -> tuple[float, ...]:

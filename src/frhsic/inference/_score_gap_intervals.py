@@ -17,7 +17,6 @@ from frhsic.inference._gdp_intervals import (
     gdp_curve,
     gdp_tails,
     gdp_under_independence,
-    rows_to_smooth,
 )
 from frhsic.inference._kernel_intervals import CHANCE_DRAWS, group_notes
 from frhsic.inference._process import Smoothed
@@ -44,7 +43,6 @@ class GapCurve(NamedTuple):
     missed: float  # what the parts leave out of the estimate
     beside: float  # the mean of the gap over that of the parts, both under independence
     curve: Smoothed
-    notes: tuple[str, ...]
 
     @property
     def method(self) -> str:
@@ -55,8 +53,6 @@ class GapCurve(NamedTuple):
     def target(self) -> str:
         """What the estimate is about, and under which assumption."""
         cells, between = self.curve.cells, "the mean distance between all scores and those"
-        if cells is None:
-            return f"{between} near each value of s, weighted as by {self.curve.target}"
         name = " and ".join(cells.names)
         if cells.exact:
             return f"{between} at each value of {name}"
@@ -69,7 +65,7 @@ class GapCurve(NamedTuple):
         return f"{between} at each value of {name}; the lower end always holds, the upper end if {monotone}"
 
 
-def gap_curve(rows: Observations, measure: ScoreGap, generator: torch.Generator) -> GapCurve:
+def gap_curve(rows: Observations, measure: ScoreGap) -> GapCurve:
     """Return the gap and the curve of parts of the score.
 
     A score is the sum of its parts between neighbouring cut-offs. The gap of a decision has one sign between
@@ -77,12 +73,11 @@ def gap_curve(rows: Observations, measure: ScoreGap, generator: torch.Generator)
     What it is more, on these rows, is added to the upper limits.
     """
     check_one_score(rows, "the gap of a score")
-    rows, means, notes = rows_to_smooth(rows, measure.means, generator)
     parts, ratio = _parts(rows.z, rows.weights / rows.weights.sum())
-    means, curve = gdp_curve(replace(rows, z=parts), means, generator)
-    estimate = float(measure._with(_cells=means._cells, _ranges=means._ranges)(rows.z, rows.s, rows.w))
+    means, curve = gdp_curve(replace(rows, z=parts), measure.means)
+    estimate = float(measure._with(_cells=means._cells)(rows.z, rows.s, rows.w))
     missed = max(0.0, estimate - float(means(parts, rows.s, rows.w)))
-    return GapCurve(estimate, missed, ratio, curve, notes)
+    return GapCurve(estimate, missed, ratio, curve)
 
 
 def cut_scores(u: Tensor, upto: Tensor) -> Tensor:
@@ -123,7 +118,7 @@ def score_gap_interval(rows: Observations, measure: ScoreGap, options: IntervalO
         return found.interval(measure, options)
     if measure.cutoff is not None:
         return decision_interval(rows, measure, options)
-    return _interval(rows, measure, options, gap_curve(rows, measure, options.generator))
+    return _interval(rows, measure, options, gap_curve(rows, measure))
 
 
 def rank_gap_interval(rows: Observations, measure: RankGap, options: IntervalOptions) -> Interval:
@@ -133,7 +128,7 @@ def rank_gap_interval(rows: Observations, measure: RankGap, options: IntervalOpt
     if found is not None:
         return found.interval(measure, options)
     ranked = replace(rows, z=mid_ranks(rows.z[:, 0], rows.weights)[:, None])
-    by_rows = _interval(ranked, ScoreGap(), options, gap_curve(ranked, ScoreGap(), options.generator))
+    by_rows = _interval(ranked, ScoreGap(), options, gap_curve(ranked, ScoreGap()))
     return replace(by_rows, measure=measure.words, notes=(*by_rows.notes, "Ranks are those of these rows."))
 
 
@@ -173,5 +168,5 @@ def _interval(rows: Observations, measure: ScoreGap, options: IntervalOptions, f
         n=rows.n_units,
         chance=chance,
         chance_high=chance_high,
-        notes=(*found.notes, *group_notes(rows), *found.curve.notes()),
+        notes=(*group_notes(rows), *found.curve.notes()),
     )

@@ -66,17 +66,9 @@ class Table:
         cell, level = (self.mass > 0).nonzero(as_tuple=True)
         mass, squares = self.mass[cell, level], self.squares[cell, level]
         found, sizes = cell.unique(return_counts=True)
-        places = Places(
-            found[:, None].double(),
-            ("categorical",),
-            torch.arange(len(cell)),
-            sizes.tolist(),
-            squares / mass,
-            None,
-            1.0,
-            mass.square() / squares,
-        )
-        return Smoothed(features[level], places, [1.0], cells=self.cells)
+        counts = mass.square() / squares
+        places = Places(found, torch.arange(len(cell)), sizes.tolist(), squares / mass, counts)
+        return Smoothed(features[level], places, self.cells)
 
     def decisions(self, chosen: Tensor) -> Smoothed:
         """Return the curves of the decisions at some of the cut-offs, by their index."""

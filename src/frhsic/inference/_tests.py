@@ -18,7 +18,13 @@ from frhsic.inference._embedding import biased_hsic
 from frhsic.inference._gamma import gamma_test
 from frhsic.inference._moments import RANK_Z
 from frhsic.inference._of_table import check_table_alone, table_test
-from frhsic.inference._question import MIN_GROUPS, Observations, check_permutations, check_sketch_alone
+from frhsic.inference._question import (
+    MIN_GROUPS,
+    Observations,
+    check_cells,
+    check_permutations,
+    check_sketch_alone,
+)
 from frhsic.inference._results import TestResult
 from frhsic.inference._sketch_tests import sketch_test
 from frhsic.inference._strata import MIN_TEST_ROWS, Design, make_design
@@ -191,6 +197,7 @@ def _check(dependence: object, method: object, weights_of_s: object) -> None:
     if dependence is not None and not isinstance(dependence, Dependence):
         fix = "Take one of frhsic.dependence, such as HSIC()."
         raise TypeError(f"'dependence' must be a measure or None. Got {dependence!r}. {fix}")
+    check_cells(dependence)
     if method not in ("permutation", "gamma"):
         fix = "Leave it out for 'permutation'."
         raise ArgumentError("method", "be 'permutation' or 'gamma'", repr(method), fix)

@@ -167,7 +167,7 @@ def plot_profile(profile: Profile, *, labels: Sequence[str] = (), ax: Axes | Non
 
     Examples
     --------
-    >>> profile = Profile((20, 30), (0.2, 0.4), (0.3, 0.3), (0.5, 0.5), 0.95, 3.0, ("age",), 90)
+    >>> profile = Profile((20, 30), (0.2, 0.4), (0.3, 0.3), (0.5, 0.5), 0.95, ("age",), 90)
     >>> plot_profile(profile).get_ylabel()
     'difference of distributions (MMD)'
     """

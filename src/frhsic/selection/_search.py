@@ -104,7 +104,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         The performance, as scikit-learn names it; None is the estimator's own score: accuracy, R^2, minus the
         error of what an encoder rebuilds.
     dependence : Dependence, optional
-        That of the points: ScoreGap, GDP, HSIC, DistanceCovariance or EIPM, for which there are intervals.
+        That of the points: ScoreGap, RankGap, GDP, HSIC or DistanceCovariance, for which there are intervals.
         None is what ``limits`` name first, else GDP of the prediction, or debiased normalised HSIC of the
         whitened representation.
     on : {"prediction", "representation"}, optional

@@ -406,8 +406,8 @@ class HSICSketch:
             value = normalized_hsic(value, zz, ss, estimator)
         return float(value)
 
-    def gdp(self, bandwidth_s: float | None = None) -> float:
-        """Return :class:`GDP` of one column z along s, in cells of s or smoothed by a fraction of its range.
+    def gdp(self) -> float:
+        """Return :class:`GDP` of one column z along s, in cells of s.
 
         Exact at values of s that the sketch keeps apart; else rows are shared by the two nearest of 2,048
         places between the smallest and the largest s.
@@ -416,8 +416,6 @@ class HSICSketch:
         if line.mean is None:
             width = cast(Plan, self._plan).width
             raise ArgumentError("z", "be one column for GDP", width, "Sketch a score.")
-        if bandwidth_s is not None:
-            return float(GDP(bandwidth_s, range_s=line.span)(line.mean[:, None], line.s, line.mass))
         cells = Cells.of(line.s, line.mass, self.effective_rows)
         return float(GDP()._with(_cells=cells)(line.mean[:, None], line.s, line.mass))
 
