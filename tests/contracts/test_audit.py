@@ -220,11 +220,13 @@ def test_recovery_of_labels_is_one_minus_the_brier_score_over_that_of_the_shares
 # ---- weights, training rows, words ------------------------------------------------------------------------
 
 
-def test_weights_change_every_measure_and_leave_no_certificate(
-    rows: dict[str, Any], weighted: Audit, of_score: Audit
-) -> None:
-    assert weighted.certificate is None
-    assert any("certificate" in note for note in weighted.notes)
+def test_a_representation_with_weights_has_no_certificate_and_says_so(rows: dict[str, Any]) -> None:
+    found = audit(rows["z"], sensitive_features={"age": rows["age"]}, sample_weight=rows["w"], random_state=5)
+    assert found.certificate is None
+    assert any("certificate" in note for note in found.notes)
+
+
+def test_weights_change_every_measure(rows: dict[str, Any], weighted: Audit, of_score: Audit) -> None:
     for name in ("gdp", "hsic", "normalized_hsic", "distance_correlation"):
         other = of_score.attribute("age").measures[name]
         assert weighted.attributes[0].measures[name].estimate != other.estimate
@@ -295,7 +297,8 @@ def test_the_frame_has_a_row_for_each_measure_of_each_attribute(of_score: Audit)
 def test_repr_is_one_short_line_for_every_result(of_score: Audit, of_representation: Audit) -> None:
     found = of_score.attribute("age")
     parts = [of_score, found, found.test, *found.measures.values(), found.curve, found.profile, found.outcome]
-    parts += [of_score.certificate, of_score.score, of_representation, of_representation.representation]
+    parts += [of_score.score, of_representation, of_representation.certificate]
+    parts += [of_representation.representation]
     for part in parts:
         assert len(repr(part)) <= 250
         assert repr(part).startswith(f"{type(part).__name__}(")

@@ -245,9 +245,7 @@ def _choose_points(x: Floats, sigma: float) -> tuple[Floats, Floats]:
 
     Cholesky's method with pivots: what is left of the kernel at each point is known.
     """
-    found = factor(
-        np.ones(len(x)), lambda i: np.exp(-0.5 * ((x - x[i]) / sigma) ** 2), _RANK, _TOLERANCE
-    )
+    found = factor(np.ones(len(x)), lambda i: np.exp(-0.5 * ((x - x[i]) / sigma) ** 2), _RANK, _TOLERANCE)
     lower = found.columns[found.pivots]  # K = lower lower' at the points
     return x[found.pivots], np.asarray(np.linalg.inv(np.tril(lower)).T, float)
 
