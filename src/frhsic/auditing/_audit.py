@@ -145,7 +145,7 @@ def audit(
     settings = Settings(
         confidence_level,
         bandwidth_s,
-        _read_seed(random_state),
+        read_seed(random_state),
         read_thresholds(thresholds),
         read_regions(regions),
     )
@@ -221,7 +221,7 @@ def measure_limits(
     check_confidence(confidence_level)
     subjects, _ = subjects_of_rows(
         scores,
-        Settings(confidence_level, None, _read_seed(random_state)),
+        Settings(confidence_level, None, read_seed(random_state)),
         sensitive_features=sensitive_features,
         y_true=None,
         sample_weight=sample_weight,
@@ -243,7 +243,7 @@ def measure_limits(
     return tuple(found), notes
 
 
-def _read_seed(random_state: object) -> int:
+def read_seed(random_state: object) -> int:
     """Return the seed of an audit; an int is its own."""
     seed = int(torch.randint(2**31, (), generator=to_generator(random_state)))
     return random_state if isinstance(random_state, int) else seed
