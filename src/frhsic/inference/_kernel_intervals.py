@@ -73,11 +73,13 @@ def interval_of_embedding(
     """Return the interval of a measure from its embedding."""
     wide, size = max(options.confidence_level, 0.95), found.size(measure.normalized)
     far = isinstance(found, TableEmbedding) and found.is_far(_MARGIN, wide)
-    kernels = isinstance(found, TableEmbedding) and isinstance(measure, HSIC) and not measure.root
+    cell_error = None
+    if isinstance(found, TableEmbedding) and isinstance(measure, HSIC) and not measure.root:
+        cell_error = found.cell_error(measure.normalized)
     return hsic_interval(
         measure,
         options,
-        cell_error=found.cell_error(measure.normalized) if kernels else None,
+        cell_error=cell_error,
         estimate=found.unbiased()[0] / size,
         half_width=half_width,
         length=found.length,

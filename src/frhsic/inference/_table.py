@@ -214,8 +214,9 @@ def _bandwidth(kernel: Kernel, *, number: bool) -> float | None:
     """Return sigma of a Gaussian kernel of one column, 0 of the equality of labels, None of another one."""
     if not number:
         return 0.0 if kernel.by_equality else None
-    plain = isinstance(kernel, Gaussian) and kernel.whiten is False
-    return kernel.bandwidth if plain and isinstance(kernel.bandwidth, float) else None
+    if not isinstance(kernel, Gaussian) or kernel.whiten is not False:
+        return None
+    return kernel.bandwidth if isinstance(kernel.bandwidth, float) else None
 
 
 def _side(kernel: Kernel, at: Tensor, share: NDArray[np.float64]) -> Side:
