@@ -445,14 +445,23 @@ def choose_blindly(values: Floats, covariance: Floats) -> tuple[Floats, Floats]:
     variance = np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0)
     if values.shape[-1] == 1:
         return values[..., 0], np.sqrt(variance[..., 0])
-    eigenvalues, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))[..., None, :]
     drawn = np.random.default_rng(0).standard_normal((_BLIND // 2, values.shape[-1]))
-    e = np.concatenate((drawn, -drawn)) @ np.swapaxes(root, -1, -2)  # (..., draws, h)
+    e = np.concatenate((drawn, -drawn)) @ symmetric_root(covariance)  # (..., draws, h)
     chosen = (values[..., None, :] + e).argmax(axis=-1)[..., None]
     valued = np.take_along_axis(values[..., None, :] - e, chosen, axis=-1)[..., 0].mean(axis=-1)
     spread = np.take_along_axis(variance[..., None, :], chosen, axis=-1)[..., 0].mean(axis=-1)
     return np.asarray(valued), np.sqrt(spread)
+
+
+def symmetric_root(covariance: Floats) -> Floats:
+    """Return the symmetric R with R R = covariance, (..., h, h).
+
+    It is unique and continuous, where eigenvectors alone turn by rounding, and draws with them.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(
+        (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    )
 
 
 def _cumulate(C: Floats) -> Floats:

@@ -25,6 +25,7 @@ from frhsic.table._errors import (
     invert_folded_mean,
     merge_levels,
     part_beyond_chance,
+    symmetric_root,
     variances,
 )
 from frhsic.table._measures import coarse_cells, decision_gaps, mean_gap, rank_gap, score_gap
@@ -423,9 +424,8 @@ def _invert_each(each: FoldedEach, q: float, n: float) -> Floats:
 
 def largest_quantile(F: Floats, tail: float, draws: int = 2_000) -> float:
     """Return a quantile of the largest normal error, with correlations F (1 - F') / (F' (1 - F)), F <= F'."""
-    values, vectors = np.linalg.eigh(_squared_correlations(F))
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    largest = (np.random.default_rng(0).standard_normal((draws, len(F))) @ root.T).max(axis=1)
+    root = symmetric_root(_squared_correlations(F))
+    largest = (np.random.default_rng(0).standard_normal((draws, len(F))) @ root).max(axis=1)
     return float(np.quantile(largest, 1.0 - tail))
 
 
