@@ -256,10 +256,10 @@ def note_repeated_rows(z: Tensor, s: Sensitive) -> tuple[str, ...]:
 
 def _number_rows(x: Tensor) -> Tensor:
     """Return for each row the number of its value, column by column: quicker than whole rows."""
-    number = torch.zeros(len(x), dtype=torch.int64)
-    for column in x.mT:
-        values, place = column.unique(return_inverse=True)
-        number = (number * len(values) + place).unique(return_inverse=True)[1]
+    number = x[:, 0].unique(return_inverse=True)[1]
+    for column in x.mT[1:]:
         if int(number.max()) + 1 == len(x):
             break
+        values, place = column.unique(return_inverse=True)
+        number = (number * len(values) + place).unique(return_inverse=True)[1]
     return number

@@ -67,13 +67,14 @@ class Places:
 
 def gather_rows(code: Tensor, w: Tensor, units: Tensor | None = None, name: str = "s") -> Places:
     """Return rows with codes of cells ``(n,)`` by cell; raise ArgumentError if there are too many cells."""
-    cell, place = code.unique(return_inverse=True)
+    counts = torch.bincount(code)
+    cell, place = counts.nonzero()[:, 0], (counts > 0).cumsum(0)[code] - 1
     if len(cell) > MOST_PLACES:
         fix = "Merge labels, such as districts for postcodes."
         raise ArgumentError(
             "s", f"have at most {MOST_PLACES:,} labels in column '{name}'", f"{len(cell):,}", fix
         )
-    rows, sizes = place.argsort(stable=True), torch.bincount(place).tolist()
+    rows, sizes = place.to(torch.int16).argsort(stable=True), counts[cell].tolist()
     return Places(cell, rows, sizes, w[rows], units=None if units is None else units[rows])
 
 
