@@ -16,8 +16,9 @@ from frhsic._checks import ArgumentError
 from frhsic._text import join_lines, number, percent
 from frhsic.auditing._limits import DECISION_MEASURE
 from frhsic.auditing._measures import MEASURES
+from frhsic.auditing._parts import Column
 from frhsic.auditing._record import hash_rows
-from frhsic.auditing._results import SCHEMA, Column
+from frhsic.auditing._results import SCHEMA
 from frhsic.auditing._rows import RowsSubject, subjects_of_rows
 from frhsic.auditing._subject import Settings
 from frhsic.auditing._verify import find_problems

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
 
+from frhsic.auditing._results import Attribute, Audit, Renderers
 from frhsic.inference import (
     AdjustedCurve,
     AUCCurve,
@@ -29,9 +30,7 @@ from frhsic.inference import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from frhsic.auditing._decisions import Decision
-    from frhsic.auditing._limits import Limit
-    from frhsic.auditing._results import Attribute, Audit, Claim, Column, LabelDependence, Outcome
+    from frhsic.auditing._parts import Claim, Column, Decision, LabelDependence, Limit, Outcome
 
 # Fewer rows could be a person: their label, mean or rate is not shown.
 MIN_ROWS_SHOWN: Final = 10
@@ -86,6 +85,8 @@ def release(audit: Audit) -> Audit:
         claims=tuple(claims),
     )
 
+
+Renderers.release = release
 
 # ---- places along an attribute -----------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.auditing._audit import audit
-from frhsic.auditing._decisions import read_thresholds
+from frhsic.auditing._questions import read_thresholds
 from frhsic.auditing._record import Record, hash_source, layout_of
 from frhsic.auditing._results import Audit
 from frhsic.auditing._subject import MAX_LABELS
