@@ -3,10 +3,10 @@
 from frhsic.auditing._about import list_facts as list_facts
 from frhsic.auditing._audit import audit
 from frhsic.auditing._audit import measure_limits as measure_limits
-from frhsic.auditing._compare import SCHEMA_OF_COMPARISON as SCHEMA_OF_COMPARISON
-from frhsic.auditing._compare import Comparison as Comparison
-from frhsic.auditing._compare import NumberChange as NumberChange
 from frhsic.auditing._compare import compare
+from frhsic.auditing._comparison import SCHEMA_OF_COMPARISON as SCHEMA_OF_COMPARISON
+from frhsic.auditing._comparison import Comparison as Comparison
+from frhsic.auditing._comparison import NumberChange as NumberChange
 from frhsic.auditing._limits import DECISION_MEASURE as DECISION_MEASURE
 from frhsic.auditing._limits import ENDS as ENDS
 from frhsic.auditing._limits import OUTCOME_MEASURES as OUTCOME_MEASURES

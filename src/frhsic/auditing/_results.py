@@ -247,7 +247,7 @@ class Audit(Result):
         points, means and rates of fewer than ten rows, and those beyond the 1 % and the 99 % quantile of the
         attribute. ``digest`` is the SHA-256 of all of it.
         """
-        plain = {"schema": SCHEMA, **_finite(super(Audit, self.released).to_dict())}
+        plain = {"schema": SCHEMA, **finite(super(Audit, self.released).to_dict())}
         return {**plain, "digest": digest(plain)}
 
     def report(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -301,9 +301,10 @@ def _fields(result: TestResult | Interval | Estimate) -> dict[str, Any]:
     return {**dict.fromkeys(_FIELDS), **values}
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return a document with None for numbers that are not finite: JSON has none such."""
     if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
+        return {name: finite(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
