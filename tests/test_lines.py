@@ -47,5 +47,10 @@ def test_circles_are_sets_of_modules_that_import_one_another():
     assert lines.find_circles(graph) == [["a", "b", "c"], ["d", "e"]]
 
 
+def test_no_import_circle_has_more_than_three_files():
+    circles = lines.find_circles(grimp.build_graph("frhsic"))
+    assert [circle for circle in circles if len(circle) > lines.LARGEST_CIRCLE] == []
+
+
 def test_no_package_imports_one_of_its_layer_or_above():
     assert lines.find_arrows_up(grimp.build_graph("frhsic")) == []

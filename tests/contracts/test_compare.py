@@ -21,7 +21,7 @@ from frhsic.inference import (
     difference_of_intervals,
     gap_change,
 )
-from frhsic.inference._changes import _Entries, _find_bounds, _learn, _Means, _Windows
+from frhsic.inference._gap_change import _Entries, _find_bounds, _learn, _Means, _Windows
 from frhsic.numerics._cells import Cells
 
 

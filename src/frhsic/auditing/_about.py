@@ -3,52 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from frhsic._checks import ArgumentError
 from frhsic._text import shown
-from frhsic.inference import Result
+from frhsic.auditing._parts import About
 
 if TYPE_CHECKING:
     from frhsic.auditing._results import Audit
 
 _LONGEST: Final = 500
-
-
-@dataclass(frozen=True)
-class About(Result):
-    """What an audit is about, as its caller says.
-
-    Attributes
-    ----------
-    title : str or None
-        Of the page.
-    model : str or None
-        The name of the model and, after an @, its version.
-    owner, purpose, population : str or None
-        Who answers for the model, what it is used for, and whom the rows stand for.
-    limits_fixed : str or None
-        When the limits were fixed.
-    model_sha256 : str or None
-        Of the file of the model.
-    """
-
-    title: str | None = None
-    model: str | None = None
-    owner: str | None = None
-    purpose: str | None = None
-    population: str | None = None
-    limits_fixed: str | None = None
-    model_sha256: str | None = None
-
-    @property
-    def model_name(self) -> str | None:
-        """The model with its version, in words."""
-        if self.model is None:
-            return None
-        name, at, version = self.model.rpartition("@")
-        return f"{name}, version {version}" if at and name and version else self.model
 
 
 def read_about(about: Mapping[str, object] | About | None) -> About:

@@ -24,13 +24,15 @@ from frhsic.auditing._claims import (
     make_claims,
     rejects,
 )
-from frhsic.auditing._decisions import check_regions, find_decisions, read_regions, read_thresholds
+from frhsic.auditing._decisions import find_decisions
 from frhsic.auditing._explained import find_explanations
-from frhsic.auditing._limits import Limit, find_limits, judge, read_limits
+from frhsic.auditing._limits import find_limits, judge, read_limits
 from frhsic.auditing._measures import MEASURES, AuditMeasure, Measurement
 from frhsic.auditing._outcome import find_outcome_curves
+from frhsic.auditing._parts import Column, LabelDependence, Limit, Outcome, Representation
+from frhsic.auditing._questions import check_regions, read_regions, read_thresholds
 from frhsic.auditing._record import ColumnDigest, Options, hash_rows, make_record
-from frhsic.auditing._results import Attribute, Audit, Column, LabelDependence, Outcome, Representation
+from frhsic.auditing._results import Attribute, Audit
 from frhsic.auditing._rows import subjects_of_rows
 from frhsic.auditing._sketches import subjects_of_sketches
 from frhsic.auditing._subject import Settings, Subject, count_repeated

@@ -47,8 +47,8 @@ import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError, check_confidence_level
+from frhsic.auditing._parts import Claim, Column, Question, Says
 from frhsic.auditing._privacy import shown_points
-from frhsic.auditing._results import Claim, Column, Question, Says
 from frhsic.inference import Curve, Profile, TestResult
 
 # Draws beyond the quantile of a band: fewer make the quantile itself a matter of chance.

@@ -2,116 +2,26 @@
 
 from __future__ import annotations
 
-import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from frhsic._checks import ArgumentError, is_number
+from frhsic._checks import ArgumentError
 from frhsic._text import number, percent
+from frhsic.auditing._parts import Decision, Region
 from frhsic.auditing._privacy import MIN_ROWS_SHOWN, between_scores, shown_points
-from frhsic.inference import Curve, DecisionGaps, Interval, RegionResult, Result
+from frhsic.inference import Curve, DecisionGaps, Interval, RegionResult
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from frhsic.auditing._results import Attribute, Column
+    from frhsic.auditing._parts import Column
+    from frhsic.auditing._results import Attribute
     from frhsic.auditing._subject import Subject
-    from frhsic.data import Sensitive
 
-_OPERATORS: dict[str, Callable[[Tensor, float], Tensor]] = {
-    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "=": operator.eq
-}  # fmt: skip
 # The ratio of selection rates of groups (of race, sex, ethnicity) below which US agencies speak of adverse
 # impact, by 29 CFR 1607.4 D: see docs/explain/law.md.
 _FOUR_FIFTHS = 0.8
 # Rates of fewer rows are hardly known: the lowest and the highest of them would be luck.
 _SHARE = 0.01
-
-
-@dataclass(frozen=True)
-class Decision(Result):
-    """Decisions by one threshold: the share of rows with a score above it, along s."""
-
-    threshold: float
-    rate: float  # of all rows
-    gap: Interval  # how far the rate at a value of s lies from it, on average over the rows
-    curve: Curve | None  # the rate along s; None for several columns
-    # Of the values of s (or ranges) with at least 1 % of the rows, those of the lowest and the highest rate,
-    # and the ratio of these rates. Its limits are those of the band: they hold for every two values.
-    lowest: float | None = None
-    highest: float | None = None
-    ratio: float | None = None
-    ratio_low: float | None = None
-    ratio_high: float | None = None
-
-
-@dataclass(frozen=True)
-class Region(Result):
-    """The answer to a one-sided question about a region of s, asked beforehand, with a level of its own."""
-
-    region: str  # as it was asked
-    answer: RegionResult
-
-
-class RegionQuestion(NamedTuple):
-    """A region of one column, and what is asked about its mean score."""
-
-    text: str
-    column: str
-    compare: str
-    value: str
-    side: Literal["below", "above"]
-
-    def rows(self, s: Sensitive) -> Tensor:
-        """Return which rows lie in the region."""
-        place = s.names.index(self.column)
-        values, known = s.values[:, place], (s.categories or (None,) * len(s.names))[place]
-        if s.kinds[place] == "continuous":
-            try:
-                return _OPERATORS[self.compare](values, float(self.value))
-            except ValueError:
-                fix = f"Write '{self.column} >= 62', say."
-                raise ArgumentError("regions", "compare with a number", repr(self.text), fix) from None
-        labels = [str(label) for label in known or ()]
-        if self.compare != "=" or self.value not in labels:
-            must = f"be '{self.column} = LABEL' with a label of the column"
-            raise ArgumentError("regions", must, repr(self.text), f"Take one of {', '.join(labels[:10])}.")
-        return values == float(labels.index(self.value))
-
-
-def read_thresholds(thresholds: Sequence[float] | float) -> tuple[float, ...]:
-    """Return thresholds as finite numbers, each once."""
-    given = [thresholds] if is_number(thresholds) else list(thresholds)  # type: ignore[arg-type]
-    if not all(is_number(one) and math.isfinite(one) for one in given):
-        raise ArgumentError("thresholds", "be finite numbers", repr(thresholds), "Pass (0.5,), say.")
-    return tuple(dict.fromkeys(map(float, given)))
-
-
-def read_regions(regions: Mapping[str, str] | None) -> tuple[RegionQuestion, ...]:
-    """Return questions from ``{"age >= 62": "below"}``."""
-    found = []
-    for text, side in (regions or {}).items():
-        if side not in ("below", "above"):
-            fix = "Pass {'age >= 62': 'below'}, say."
-            raise ArgumentError("regions", "say 'below' or 'above' of each region", repr(side), fix)
-        compare = next((one for one in _OPERATORS if one in text), None)
-        column, _, value = text.partition(compare or "\0")
-        if compare is None or not column.strip() or not value.strip():
-            fix = "Write 'age >= 62', say."
-            raise ArgumentError("regions", "be COLUMN, one of >= <= > < =, and a value", repr(text), fix)
-        found.append(RegionQuestion(text, column.strip(), compare, value.strip(), side))  # type: ignore[arg-type]
-    return tuple(found)
-
-
-def check_regions(questions: Sequence[RegionQuestion], s: Sensitive) -> None:
-    """Raise ArgumentError if a region is of a column that is not audited, or of no rows."""
-    for one in questions:
-        if one.column not in s.names:
-            fix = f"Take one of {', '.join(map(repr, s.names))}."
-            raise ArgumentError("regions", "be of a sensitive column", repr(one.text), fix)
-        one.rows(s)
 
 
 # ---- computing ---------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from frhsic._text import join_words, number, percent
 from frhsic.inference import AdjustedCurve, Carriers, adjusted_curve, carriers
 
 if TYPE_CHECKING:
-    from frhsic.auditing._results import Attribute, Column
+    from frhsic.auditing._parts import Column
+    from frhsic.auditing._results import Attribute
     from frhsic.auditing._subject import Subject
 
 _NAMED = 5  # inputs in a sentence

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from frhsic._checks import ArgumentError, is_number
 from frhsic._text import number
-from frhsic.auditing._measures import MEASURES, Estimate
-from frhsic.inference import Interval, Result
+from frhsic.auditing._measures import MEASURES
+from frhsic.auditing._parts import Estimate, Limit, State
+from frhsic.inference import Interval
 
 if TYPE_CHECKING:
     from frhsic.auditing._results import Attribute, Audit
@@ -19,45 +19,8 @@ DECISION_MEASURE: Final = "gap_at"
 # Beside the outcome: the gap within the favourable label, within each label, and of outcome minus score.
 OUTCOME_MEASURES: Final = ("equal_opportunity", "equalized_odds", "calibration_gap")
 
-State = Literal["passed", "failed", "not shown", "not measured"]
 # What is compared with a limit.
 ENDS: Final = ("lower", "upper", "estimate")
-
-
-@dataclass(frozen=True)
-class Limit(Result):
-    """One number of an audit beside the limit it must keep.
-
-    Attributes
-    ----------
-    measure : str
-    attribute : str
-    title : str
-        The number, in words.
-    at_most : float
-    estimate, low, high : float or None
-        None where these rows do not give the number; the ends also where it has no interval.
-    state : {"passed", "failed", "not shown", "not measured"}
-        Passed: the whole interval is at most the limit. Failed: the whole interval is above it. Not shown:
-        the limit lies within. A number without an interval is compared by itself.
-    """
-
-    measure: str
-    attribute: str
-    title: str
-    at_most: float
-    estimate: float | None
-    low: float | None
-    high: float | None
-    state: State
-
-    def exceeds(self, on: str) -> bool:
-        """Return whether an end of the interval ("lower", "upper") or the estimate is above the limit."""
-        if self.estimate is None:
-            return True
-        if on == "estimate":
-            return self.estimate > self.at_most
-        return self.state == "failed" or (on == "upper" and self.state == "not shown")
 
 
 def read_limits(limits: Mapping[str, Any] | None) -> dict[str, float]:

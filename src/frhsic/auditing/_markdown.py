@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from frhsic._text import LONGEST, clean, is_right_to_left, join_words, shown
 from frhsic.auditing._about import list_facts
 from frhsic.auditing._limits import limit_sentence
+from frhsic.auditing._results import Attribute, Audit, Renderers
 from frhsic.auditing._tiles import make_tiles
 from frhsic.auditing._words import LIMITS, confidence_sentence, dependence_sentence
-
-if TYPE_CHECKING:
-    from frhsic.auditing._results import Attribute, Audit
 
 _TITLE: Final = 200  # characters
 # A backslash is enough for the first; not all renderers take one before the others.
@@ -130,3 +128,6 @@ def _list(items: Iterable[str]) -> str:
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+Renderers.make_markdown = make_markdown

@@ -9,48 +9,18 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 
 from frhsic._text import number, percent
+from frhsic.auditing._parts import Estimate
 from frhsic.data import to_generator
 from frhsic.dependence import HSIC, DistanceCovariance, KernelHGR, RankGap, ScoreGap
-from frhsic.inference import Interval, Result
+from frhsic.inference import Interval
 
 if TYPE_CHECKING:
-    from frhsic.auditing._results import Attribute, Column
+    from frhsic.auditing._parts import Column
+    from frhsic.auditing._results import Attribute
     from frhsic.auditing._subject import Subject
 
 # Kernel HGR takes the eigenvectors of two (n, n) matrices.
 _HGR_ROWS, _PERMUTATIONS = 1_000, 199
-
-
-@dataclass(frozen=True)
-class Estimate(Result):
-    """An estimate beside its values under independence, without an interval.
-
-    Attributes
-    ----------
-    estimate : float
-    measure : str
-    chance, chance_high : float
-        The mean over permutations of s, and the quantile at the confidence level of the audit.
-    n : int
-        Rows used.
-
-    Examples
-    --------
-    >>> print(Estimate(0.6, "kernel HGR", chance=0.1, chance_high=0.2, n=500))
-    kernel HGR is 0.6 (n = 500). Under independence: 0.1 on average, seldom above 0.2.
-    """
-
-    estimate: float
-    measure: str
-    chance: float
-    chance_high: float
-    n: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.measure} is {number(self.estimate)} (n = {self.n:,}). Under independence: "
-            f"{number(self.chance)} on average, seldom above {number(self.chance_high)}."
-        )
 
 
 Measurement: TypeAlias = Interval | Estimate

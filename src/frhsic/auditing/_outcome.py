@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from frhsic._checks import ArgumentError
-from frhsic._text import join_words, number, percent, quote
+from frhsic._text import number, percent
 from frhsic.auditing._decisions import as_rates, find_extremes
+from frhsic.auditing._parts import ErrorRates
 from frhsic.auditing._privacy import shown_points
-from frhsic.inference import AUCCurve, Curve, Result
+from frhsic.inference import AUCCurve, Curve
 
 if TYPE_CHECKING:
-    from frhsic.auditing._results import Column, Outcome
+    from frhsic.auditing._parts import Column, Outcome
     from frhsic.auditing._subject import Subject
-    from frhsic.data import Label
 
     Place = Callable[[float, Column], str]
-
-
-@dataclass(frozen=True)
-class ErrorRates(Result):
-    """How often decisions by one threshold miss a binary outcome, along s."""
-
-    threshold: float
-    # Of the rows without the favourable outcome, the share of scores above the threshold; None where the rows
-    # are too few or all on one side, as a note says.
-    false_positive: Curve | None
-    false_negative: Curve | None  # of the rows with it, the share of scores that are not above
 
 
 class OutcomeCurves(NamedTuple):
@@ -66,22 +55,6 @@ def find_outcome_curves(subject: Subject, column: Column | None) -> tuple[Outcom
     if auc is not None:
         more += [f"AUC along {column.name}: {note}" for note in auc.notes]
     return OutcomeCurves(**curves, errors=tuple(errors), auc=auc), (*notes, *more)
-
-
-def outcome_notes(labels: Sequence[Label]) -> tuple[str, ...]:
-    """Return notes on an outcome that is constant, or whose labels look like one written in two ways."""
-    if len(labels) == 1:
-        return (f"The outcome is {quote(str(labels[0]))} in every row: nothing can be said about it.",)
-    alike: dict[str, list[str]] = {}
-    for label in labels:
-        if isinstance(label, str):
-            alike.setdefault(" ".join(label.split()).casefold(), []).append(label)
-    return tuple(
-        f"The outcome has the labels {join_words(list(map(quote, several)))}, which differ in spaces or "
-        "capitals only. They count as different labels: correct them if they are one."
-        for several in alike.values()
-        if len(several) > 1
-    )
 
 
 def _not_negative(curve: Curve) -> Curve:

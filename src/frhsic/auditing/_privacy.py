@@ -1,8 +1,7 @@
 """What may leave an audit: no number of a handful of rows, and none with more digits than its rows support.
 
-:func:`release` is the one gate. Record, JSON, HTML report, its pictures and Markdown are made of what it
-returns. Points of curves that may not be shown are also left out where sentences and claims are made
-(:func:`shown_points`).
+:func:`release` is the one gate: record, JSON, HTML report, its pictures and Markdown are made of what it
+returns. Sentences and claims leave out points that may not be shown, too (:func:`shown_points`).
 """
 
 from __future__ import annotations
@@ -10,10 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
+from torch import Tensor
 
+from frhsic.auditing._parts import Claim, Column, Decision, LabelDependence, Limit, Outcome
+from frhsic.auditing._results import Attribute, Audit, Renderers
 from frhsic.inference import (
     AdjustedCurve,
     AUCCurve,
@@ -26,17 +28,9 @@ from frhsic.inference import (
     Result,
 )
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from frhsic.auditing._decisions import Decision
-    from frhsic.auditing._limits import Limit
-    from frhsic.auditing._results import Attribute, Audit, Claim, Column, LabelDependence, Outcome
-
 # Fewer rows could be a person: their label, mean or rate is not shown.
 MIN_ROWS_SHOWN: Final = 10
 FEW_ROWS: Final = f"(fewer than {MIN_ROWS_SHOWN} rows)"
-
 # A number is rounded to a step of at most this part of its interval: the rounding moves it by at most a
 # twentieth of half the interval.
 _PART: Final = 20.0
@@ -86,6 +80,8 @@ def release(audit: Audit) -> Audit:
         claims=tuple(claims),
     )
 
+
+Renderers.release = release
 
 # ---- places along an attribute -----------------------------------------------------------------------------
 

@@ -1,28 +1,30 @@
-"""The results of an audit: numbers, claims and the summary in words."""
+"""The results of an audit: its attributes, and the audit itself with all that it can be turned into."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from frhsic._checks import ArgumentError
-from frhsic._text import number, percent
-from frhsic.auditing._about import About
-from frhsic.auditing._decisions import Decision, Region
-from frhsic.auditing._limits import Limit
-from frhsic.auditing._markdown import make_markdown
-from frhsic.auditing._measures import Estimate
-from frhsic.auditing._outcome import ErrorRates
-from frhsic.auditing._privacy import release
+from frhsic._text import number
+from frhsic.auditing._parts import (
+    About,
+    Claim,
+    Column,
+    Decision,
+    Estimate,
+    Limit,
+    Outcome,
+    Region,
+    Representation,
+)
 from frhsic.auditing._record import Record, digest
-from frhsic.auditing._words import sentences
 from frhsic.inference import (
     AdjustedCurve,
-    AUCCurve,
     Carriers,
     Curve,
     DecisionGaps,
@@ -43,150 +45,12 @@ if TYPE_CHECKING:
 SCHEMA = "frhsic.audit/3"
 
 
-Question = Literal["dependence", "within outcomes", "calibration"]
-Says = Literal["depends", "above", "below", "differs"]
+class Renderers:
+    """What an audit is turned into, and by which function; the module of each one sets it here."""
 
-
-@dataclass(frozen=True)
-class Claim(Result):
-    """One statement about the population; all those of an audit together hold with its confidence.
-
-    Attributes
-    ----------
-    question : {"dependence", "within outcomes", "calibration"}
-        Of the score on the attributes; of the same among rows of equal outcome; of outcome minus score.
-    says : {"depends", "above", "below", "differs"}
-        Dependence; or places along the attribute: where the mean score is above or below the overall mean
-        (that of the label, within outcomes), where the outcome is above or below the score (calibration), or
-        where the distribution differs from the one overall.
-    attributes : tuple of str
-        Several: dependence on all of them jointly.
-    label : str or None
-        The outcome, for places within one.
-    points : tuple of float
-        The places: values of the attribute, codes of a categorical one. None for dependence.
-
-    Examples
-    --------
-    >>> print(Claim("dependence", "above", ("age",), points=(20.0, 25.0)).says)
-    above
-    """
-
-    question: Question
-    says: Says
-    attributes: tuple[str, ...]
-    label: str | None = None
-    points: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Column(Result):
-    """A column of the data, described without showing any row of it.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"continuous", "categorical"}
-    distinct : int
-        Different values.
-    low, mean, high : float or None
-        Of a continuous column: its 1 % quantile, mean and 99 % quantile. The extremes belong to single rows
-        and are not shown.
-    labels : tuple of str
-        Of a categorical column, in the order of its codes; a longer one is cut.
-    counts : tuple of int
-        Rows of each label; 0 where they are too few to be shown.
-    unit_interval : bool
-        Whether all values lie between 0 and 1, as probabilities do.
-    """
-
-    name: str
-    kind: str
-    distinct: int
-    low: float | None = None
-    mean: float | None = None
-    high: float | None = None
-    labels: tuple[str, ...] = ()
-    counts: tuple[int, ...] = ()
-    unit_interval: bool = False
-
-    @property
-    def gap_unit(self) -> str:
-        """The unit of a difference between values of the column."""
-        return "percentage points" if self.unit_interval else "units of the score"
-
-    def format_gap(self, x: float) -> str:
-        """Return a difference between values of the column, in its unit."""
-        return f"{100.0 * x:.1f}" if self.unit_interval else number(x)
-
-    def format_mean(self) -> str:
-        """Return the mean of the column, in percent for probabilities."""
-        mean = self.mean or 0.0
-        return f"{100.0 * mean:.1f}%" if self.unit_interval else number(mean)
-
-    def visible(self, points: Sequence[float]) -> list[int]:
-        """Return which points along the column may be shown: no extremes, and no labels of few rows."""
-        if self.kind == "categorical":
-            return [i for i, point in enumerate(points) if self.counts[int(point)] > 0]
-        low = -math.inf if self.low is None else self.low
-        high = math.inf if self.high is None else self.high
-        return [i for i, point in enumerate(points) if low <= point <= high]
-
-
-@dataclass(frozen=True)
-class LabelDependence(Result):
-    """Dependence on s among the rows of one label of y.
-
-    Attributes
-    ----------
-    label : str
-    n : int
-    gdp : Interval or None
-        None where z is a representation, or the rows are too few.
-    curve : Curve or None
-    """
-
-    label: str
-    n: int
-    gdp: Interval | None
-    curve: Curve | None
-
-
-@dataclass(frozen=True)
-class Outcome(Result):
-    """Dependence on s beside the outcome y.
-
-    Attributes
-    ----------
-    equalized_odds : TestResult or None
-        Of independence within the labels of y.
-    labels : tuple of LabelDependence
-        The labels of y one by one; none when y is a number with many values.
-    equal_opportunity : str or None
-        The label that counts as the favourable outcome.
-    calibration : Curve or None
-        The mean of y - score along s: zero where the score is calibrated at that value of s.
-    calibration_gap : Interval or None
-        The mean over s of the distance of that curve from its own mean.
-    curve : Curve or None
-        The mean of y along s: of a binary outcome the rate of the favourable label (base rate).
-    absolute_error : Curve or None
-        The mean of |y - score| along s, when y is a number with many values.
-    errors : tuple of ErrorRates
-        Of a binary outcome at each threshold.
-    auc : AUCCurve or None
-        Of a binary outcome, in windows along s.
-    """
-
-    equalized_odds: TestResult | None
-    labels: tuple[LabelDependence, ...]
-    equal_opportunity: str | None
-    calibration: Curve | None
-    calibration_gap: Interval | None
-    curve: Curve | None = None
-    absolute_error: Curve | None = None
-    errors: tuple[ErrorRates, ...] = ()
-    auc: AUCCurve | None = None
+    release: ClassVar[Callable[[Audit], Audit]]
+    sentences: ClassVar[Callable[[Audit], tuple[str, ...]]]
+    make_markdown: ClassVar[Callable[[Audit, str], str]]
 
 
 @dataclass(frozen=True)
@@ -255,87 +119,6 @@ class Attribute(Result):
         """Return the fields as plain numbers, strings, lists and dictionaries."""
         measures = {name: result.to_dict() for name, result in self.measures.items()}
         return super().to_dict() | {"measures": measures}
-
-
-@dataclass(frozen=True)
-class Transfer(Result):
-    """A fresh head trained on half of the rows of a representation and judged on the other half.
-
-    Attributes
-    ----------
-    head : str
-        "linear", "MLP", "forest" or "boosted".
-    performance : float
-        Of predicting y: accuracy for labels, R^2 for numbers.
-    metric : {"accuracy", "R^2"}
-    gdp : tuple of Interval
-        Of its probabilities (or predictions), for each sensitive column.
-    """
-
-    head: str
-    performance: float
-    metric: str
-    gdp: tuple[Interval, ...]
-
-
-@dataclass(frozen=True)
-class Recovery(Result):
-    """How well s can be predicted from z on rows not used to learn it.
-
-    Attributes
-    ----------
-    attribute : str
-    linear, boosted, forest : float
-        R^2 of a linear model, of boosted trees and of a forest of extremely random trees, cross-validated;
-        for a categorical column, that of the probabilities (one minus the Brier score divided by that of the
-        shares). Near or below zero: nothing.
-    n : int
-        Rows; four fifths of them are learned from, of more than 20,000 two thirds. More rows find more.
-    learner : str
-        The best of the three.
-    low, high : float
-        The interval of its R^2 on such rows, learned from as many.
-    confidence_level : float
-    """
-
-    attribute: str
-    linear: float
-    boosted: float
-    forest: float
-    n: int
-    learner: str
-    low: float
-    high: float
-    confidence_level: float
-
-    @property
-    def best(self) -> float:
-        """The largest R^2."""
-        return max(self.linear, self.boosted, self.forest)
-
-    def __str__(self) -> str:
-        best = number(self.best)
-        interval = f"{percent(self.confidence_level)} interval {number(self.low)} to {number(self.high)}"
-        return (
-            f"R^2 of {self.attribute} from the representation, by {self.learner} on rows left out: {best} "
-            f"({interval}; {self.n:,} rows). More rows find more."
-        )
-
-
-@dataclass(frozen=True)
-class Representation(Result):
-    """What can be predicted from a representation.
-
-    Attributes
-    ----------
-    recovered : tuple of Recovery
-        One for each sensitive column.
-    transfer : tuple of Transfer
-        Fresh heads for y; none when y was not given.
-    """
-
-    recovered: tuple[Recovery, ...]
-    transfer: tuple[Transfer, ...]
 
 
 @dataclass(frozen=True)
@@ -431,7 +214,7 @@ class Audit(Result):
         interval, whose ends move outwards; a value of an attribute that fewer than ten rows share, so that
         about ten have the rounded value.
         """
-        found = release(self)
+        found = Renderers.release(self)
         found.__dict__["released"] = found
         return found
 
@@ -452,7 +235,7 @@ class Audit(Result):
 
     def sentences(self) -> tuple[str, ...]:
         """Return a summary in plain words: a paragraph for each attribute, and what it does not show."""
-        return sentences(self)
+        return Renderers.sentences(self)
 
     def __str__(self) -> str:
         return "\n\n".join(self.sentences())
@@ -464,7 +247,7 @@ class Audit(Result):
         points, means and rates of fewer than ten rows, and those beyond the 1 % and the 99 % quantile of the
         attribute. ``digest`` is the SHA-256 of all of it.
         """
-        plain = {"schema": SCHEMA, **_finite(super(Audit, self.released).to_dict())}
+        plain = {"schema": SCHEMA, **finite(super(Audit, self.released).to_dict())}
         return {**plain, "digest": digest(plain)}
 
     def report(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -485,7 +268,7 @@ class Audit(Result):
         their intervals, what is not shown, and versions, seed and digest. Names stand as text, whatever they
         hold.
         """
-        return make_markdown(self.released, self.to_dict()["digest"])
+        return Renderers.make_markdown(self.released, self.to_dict()["digest"])
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame with a row for each measure on each attribute."""
@@ -518,9 +301,10 @@ def _fields(result: TestResult | Interval | Estimate) -> dict[str, Any]:
     return {**dict.fromkeys(_FIELDS), **values}
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return a document with None for numbers that are not finite: JSON has none such."""
     if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
+        return {name: finite(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.auditing._claims import error_of_mean
-from frhsic.auditing._outcome import outcome_notes
+from frhsic.auditing._parts import Column
 from frhsic.auditing._privacy import quantile
-from frhsic.auditing._results import Column
 from frhsic.auditing._subject import (
     MAX_LABELS,
     MIN_ROWS,
@@ -23,6 +22,7 @@ from frhsic.auditing._subject import (
     cut,
     describe_categories,
     note_repeated_rows,
+    outcome_notes,
 )
 from frhsic.data import (
     Label,

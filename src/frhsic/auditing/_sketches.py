@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.auditing._results import Column
+from frhsic.auditing._parts import Column
 from frhsic.auditing._rows import RowsSubject
 from frhsic.auditing._subject import (
     MAX_LABELS,

@@ -18,8 +18,8 @@ from frhsic.auditing._about import read_about
 from frhsic.auditing._audit import audit, audit_subjects, read_seed
 from frhsic.auditing._claims import check_confidence
 from frhsic.auditing._counting import Counts, Roles, count_source
-from frhsic.auditing._decisions import RegionQuestion, read_regions, read_thresholds
 from frhsic.auditing._limits import find_limits, read_limits
+from frhsic.auditing._questions import RegionQuestion, read_regions, read_thresholds
 from frhsic.auditing._record import ColumnDigest, Options, Record, hash_source, layout_of, make_record
 from frhsic.auditing._results import Audit
 from frhsic.auditing._subject import MAX_LABELS, Settings

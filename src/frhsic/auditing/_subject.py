@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic._text import shorten
+from frhsic._text import join_words, quote, shorten
 from frhsic.auditing._claims import SignedCurve, draws_for, find_signs, permutations_for
-from frhsic.auditing._decisions import RegionQuestion
+from frhsic.auditing._parts import Column
 from frhsic.auditing._privacy import MIN_ROWS_SHOWN
-from frhsic.auditing._results import Column
+from frhsic.auditing._questions import RegionQuestion
 from frhsic.data import Label, Sensitive
 from frhsic.dependence import GDP, Dependence
 from frhsic.inference import (
@@ -191,6 +191,22 @@ class Subject(ABC):
 
 
 # ---- shared by rows and sketches ---------------------------------------------------------------------------
+
+
+def outcome_notes(labels: Sequence[Label]) -> tuple[str, ...]:
+    """Return notes on an outcome that is constant, or whose labels look like one written in two ways."""
+    if len(labels) == 1:
+        return (f"The outcome is {quote(str(labels[0]))} in every row: nothing can be said about it.",)
+    alike: dict[str, list[str]] = {}
+    for label in labels:
+        if isinstance(label, str):
+            alike.setdefault(" ".join(label.split()).casefold(), []).append(label)
+    return tuple(
+        f"The outcome has the labels {join_words(list(map(quote, several)))}, which differ in spaces or "
+        "capitals only. They count as different labels: correct them if they are one."
+        for several in alike.values()
+        if len(several) > 1
+    )
 
 
 def cut(label: Label) -> str:

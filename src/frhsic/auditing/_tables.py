@@ -11,10 +11,17 @@ import torch
 
 from frhsic._checks import ArgumentError
 from frhsic.auditing._counting import Counts
-from frhsic.auditing._outcome import outcome_notes
-from frhsic.auditing._results import Column
+from frhsic.auditing._parts import Column
 from frhsic.auditing._rows import OutcomeColumn, RowsSubject, read_outcome
-from frhsic.auditing._subject import MIN_ROWS, Settings, Subject, check_identifiers, cut, describe_categories
+from frhsic.auditing._subject import (
+    MIN_ROWS,
+    Settings,
+    Subject,
+    check_identifiers,
+    cut,
+    describe_categories,
+    outcome_notes,
+)
 from frhsic.data import Label, Sensitive
 from frhsic.dependence import HSIC, Dependence, DistanceCovariance
 from frhsic.inference import (

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from frhsic._text import number, percent
-from frhsic.auditing._decisions import Decision
+from frhsic.auditing._parts import Decision
 from frhsic.auditing._words import largest_difference, place
 from frhsic.inference import Interval
 
 if TYPE_CHECKING:
-    from frhsic.auditing._results import Attribute, Audit, Column
+    from frhsic.auditing._parts import Column
+    from frhsic.auditing._results import Attribute, Audit
 
 
 class Tile(NamedTuple):

@@ -12,10 +12,11 @@ from frhsic.auditing._explained import explanation_sentences
 from frhsic.auditing._measures import MEASURES
 from frhsic.auditing._outcome import outcome_sentences
 from frhsic.auditing._privacy import shown_points
+from frhsic.auditing._results import Attribute, Audit, Renderers
 from frhsic.inference import Curve, CurveChange, Profile, TestResult
 
 if TYPE_CHECKING:
-    from frhsic.auditing._results import Attribute, Audit, Claim, Column, Outcome
+    from frhsic.auditing._parts import Claim, Column, Outcome
 
 LIMITS = (
     "What this does not show: why the dependence exists, whether it is justified or lawful, or how the model "
@@ -214,3 +215,6 @@ def _between(first: float, last: float) -> str:
     if math.isinf(first):
         return "everywhere" if math.isinf(last) else f"up to {number(last)}"
     return f"from {number(first)} on" if math.isinf(last) else f"between {number(first)} and {number(last)}"
+
+
+Renderers.sentences = sentences

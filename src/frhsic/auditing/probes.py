@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
 
-from frhsic.auditing._results import Recovery, Representation, Transfer
+from frhsic.auditing._parts import Recovery, Representation, Transfer
 from frhsic.data import Sensitive, to_generator
 from frhsic.dependence import GDP
 from frhsic.inference import confidence_interval

@@ -1,12 +1,15 @@
 """Tests, intervals and curves for the dependence of a score or representation on S."""
 
 from frhsic.inference._auc import auc_curve
-from frhsic.inference._changes import Ends as Ends
-from frhsic.inference._changes import curve_change, gap_change
-from frhsic.inference._changes import difference_of_intervals as difference_of_intervals
+from frhsic.inference._change_results import CurveChange as CurveChange
+from frhsic.inference._change_results import GapChange as GapChange
 from frhsic.inference._curve import conditional_curve
+from frhsic.inference._curve_change import curve_change
 from frhsic.inference._decision_gaps import decision_gaps
 from frhsic.inference._equivalence import equivalence_test
+from frhsic.inference._gap_change import Ends as Ends
+from frhsic.inference._gap_change import difference_of_intervals as difference_of_intervals
+from frhsic.inference._gap_change import gap_change
 from frhsic.inference._intervals import confidence_interval
 from frhsic.inference._profile import localized_profile
 from frhsic.inference._regions import region_test
@@ -14,10 +17,8 @@ from frhsic.inference._regions import region_test
 # `as`: for the packages above, not part of the public API.
 from frhsic.inference._results import AUCCurve as AUCCurve
 from frhsic.inference._results import Curve as Curve
-from frhsic.inference._results import CurveChange as CurveChange
 from frhsic.inference._results import DecisionGaps as DecisionGaps
 from frhsic.inference._results import EquivalenceResult as EquivalenceResult
-from frhsic.inference._results import GapChange as GapChange
 from frhsic.inference._results import Interval, TestResult
 from frhsic.inference._results import Profile as Profile
 from frhsic.inference._results import RegionResult as RegionResult

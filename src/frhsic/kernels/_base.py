@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import mul
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.kernels.spectral import Term
+from frhsic.kernels.spectral import SpectralLaw
 
 if TYPE_CHECKING:
     from frhsic.kernels._composed import Product, Scaled, Sum
@@ -21,6 +21,14 @@ Columns = tuple[int, ...]
 Parts = Iterator[tuple["Kernel", Columns | None]]
 Factors = Iterator[tuple["Kernel | None", Columns, float]]
 Tiles = Callable[[slice, slice], Tensor]
+
+
+class Term(NamedTuple):
+    """One summand of a kernel: a factor times a linear kernel, or times radial ones on their columns."""
+
+    factor: float
+    law: SpectralLaw | None  # None: linear
+    sides: tuple[tuple[tuple[int, ...], Kernel], ...]
 
 
 class Kernel(ABC):

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import mul
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.data import Kind
-from frhsic.kernels._base import Columns, Factors, Kernel, Parts, Tiles
+from frhsic.kernels._base import Columns, Factors, Kernel, Parts, Term, Tiles
 from frhsic.kernels._gaussian import least_exponent
-from frhsic.kernels._plain import Delta
-from frhsic.kernels._radial import Gaussian
 from frhsic.kernels.ranks import find_places, find_ranks
-from frhsic.kernels.scale import FIX_RULE, Rule, distances, held
-from frhsic.kernels.spectral import Term
+from frhsic.kernels.scale import FIX_RULE, distances, held
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,27 +393,3 @@ class OnRanks(_Composed):
         if self._places is not None:
             return self
         return replace(self, _places=find_places(x.detach().reshape(-1, x.shape[-1]), weights))
-
-
-def default_kernel(kinds: Sequence[Kind], bandwidth: float | Rule | Sequence[float] = "median") -> Kernel:
-    """Return the product over columns of a Gaussian for each continuous and a Delta for each categorical one.
-
-    Parameters
-    ----------
-    kinds : sequence of {"continuous", "categorical"}
-    bandwidth : float, rule or sequence of float, default="median"
-        Of the Gaussians: one for all, or one for each column.
-
-    Examples
-    --------
-    >>> default_kernel(["continuous"])
-    Gaussian(bandwidth='median', whiten=False)
-    """
-    sigmas = [bandwidth] * len(kinds) if isinstance(bandwidth, (str, float, int)) else list(bandwidth)
-    parts: list[Kernel] = [
-        Gaussian(sigma) if kind == "continuous" else Delta()
-        for kind, sigma in zip(kinds, sigmas, strict=True)
-    ]
-    if len(parts) == 1:
-        return parts[0]
-    return reduce(mul, (OnColumns(part, (j,)) for j, part in enumerate(parts)))

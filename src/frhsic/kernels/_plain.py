@@ -11,10 +11,9 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.kernels import scale
-from frhsic.kernels._base import Columns, Kernel
+from frhsic.kernels._base import Columns, Kernel, Term
 from frhsic.kernels.fused import apply_fused
 from frhsic.kernels.scale import distances, distances_by_product
-from frhsic.kernels.spectral import Term
 
 
 @dataclass(frozen=True, eq=False)

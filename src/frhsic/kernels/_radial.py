@@ -11,10 +11,10 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.kernels import scale
-from frhsic.kernels._base import Columns, Kernel, Tiles
+from frhsic.kernels._base import Columns, Kernel, Term, Tiles
 from frhsic.kernels._gaussian import gaussian_inner, least_exponent
 from frhsic.kernels.scale import Rule, distances, exponent, held
-from frhsic.kernels.spectral import GaussianLaw, NormalProductLaw, SpectralLaw, StudentLaw, Term
+from frhsic.kernels.spectral import GaussianLaw, NormalProductLaw, SpectralLaw, StudentLaw
 
 
 @dataclass(frozen=True, eq=False)

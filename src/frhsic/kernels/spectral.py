@@ -1,4 +1,4 @@
-"""What feature maps ask of a kernel: its summands, and the law of the frequencies of each.
+"""The laws of the frequencies of kernels, which feature maps ask for.
 
 A radial kernel of bandwidth one is k(x, y) = E cos(<omega, x - y>) for a rotation-invariant random omega, by
 Bochner's theorem. The law of omega also gives the Lipschitz constant of the kernel's feature map:
@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import chdtr, chdtri, fdtri, ndtri
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from frhsic.kernels._base import Kernel
 
 # Frequencies of one Gaussian column run up to 5.5: what is cut off weighs 4e-8.
 _HIGHEST = 5.5
@@ -99,11 +95,3 @@ class NormalProductLaw(SpectralLaw):
         below = chdtr(q, squares[:, None] / mixing).mean(axis=1)
         u = (np.arange(count) + 0.5) / count
         return np.sqrt(np.exp(np.interp(u, below, np.log(squares))))
-
-
-class Term(NamedTuple):
-    """One summand of a kernel: a factor times a linear kernel, or times radial ones on their columns."""
-
-    factor: float
-    law: SpectralLaw | None  # None: linear
-    sides: tuple[tuple[tuple[int, ...], Kernel], ...]

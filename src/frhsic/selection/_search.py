@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
-import sklearn
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
@@ -25,15 +24,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from frhsic._checks import ArgumentError
 from frhsic._progress import Progress
-from frhsic.boosting import FRHSICBoostingClassifier, FRHSICBoostingRegressor, fit_trees
+from frhsic.boosting import fit_trees
 from frhsic.data import check_aligned, to_generator
 from frhsic.dependence import Dependence
 from frhsic.engine.limits import Key, read_limit, write_limit
-from frhsic.estimators import FRHSICClassifier, FRHSICEncoder, FRHSICRegressor, fit_path
-from frhsic.inference import EquivalenceResult, TestResult, frame, load_report
+from frhsic.estimators import FRHSICEncoder, fit_path
+from frhsic.inference import frame, load_report
 from frhsic.selection._front import pareto_front
 from frhsic.selection._held_out import Rows, hold_out
-from frhsic.selection._judging import LEVEL, Judge, On, name_model
+from frhsic.selection._judging import Judge, On, name_model
+from frhsic.selection._parameters import GRIDS, TREES, check_parameters, try_rule
+from frhsic.selection._pipelines import last_step, route
 from frhsic.selection._point import Point
 from frhsic.selection._repaired import repair_model
 from frhsic.selection._rules import best_within_limit, lowest_dependence_within
@@ -43,8 +44,6 @@ Rule: TypeAlias = Callable[[Sequence[Point]], int | None]
 # Halvings or so of the dependence; with a few thousand validation rows less than a twentieth is hard to tell
 # from chance.
 _BUDGETS = (0.5, 0.2, 0.1, 0.05)
-TREES = (FRHSICBoostingClassifier, FRHSICBoostingRegressor)
-_GRIDS = {"budgets": "budget", "limits": "limit", "lams": "weight"}  # of which one is given, or none
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,8 +222,8 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         sensitive_features : array or frame of shape (n,) or (n, q)
         sample_weight : array of shape (n,), optional
         """
-        self._check_parameters()
-        self._try_rule()
+        check_parameters(self)
+        try_rule(self)
         if sensitive_features is None:
             fix = "Pass them; inside a Pipeline or a search, first call "
             fix += "sklearn.set_config(enable_metadata_routing=True)."
@@ -264,15 +263,15 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         x, before = train.x, None
         if isinstance(member, Pipeline) and len(member.steps) > 1:
             before = clone(member[:-1])
-            metadata = _route(before, sensitive_features=train.s, sample_weight=train.w)
+            metadata = route(before, sensitive_features=train.s, sample_weight=train.w)
             x = before.fit_transform(x, train.y, **metadata)
             held = replace(held, x=before.transform(held.x))
-        grids: dict[str, Any] = {name: getattr(self, name) for name in _GRIDS}
+        grids: dict[str, Any] = {name: getattr(self, name) for name in GRIDS}
         if not any(grid is not None for grid in grids.values()):
             grids["budgets"] = _BUDGETS
-        fit = fit_trees if isinstance(_end(member), TREES) else fit_path
+        fit = fit_trees if isinstance(last_step(member), TREES) else fit_path
         models = fit(
-            _end(member),
+            last_step(member),
             x,
             train.y,
             **grids,
@@ -429,66 +428,13 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def _last(self) -> Any:
         """The (first) estimator, or the last step of the Pipeline."""
-        return _end(self._members[0])
+        return last_step(self._members[0])
 
     @property
     def _on(self) -> On:
         if self.on is None:
             return "representation" if isinstance(self._last, FRHSICEncoder) else "prediction"
         return self.on
-
-    def _check_parameters(self) -> None:
-        for last in map(_end, self._members or [None]):
-            if not isinstance(last, (FRHSICClassifier, FRHSICRegressor, FRHSICEncoder, *TREES)):
-                raise TypeError(
-                    "'estimator' must be an FRHSIC classifier, regressor or encoder (a network or trees), or "
-                    f"a Pipeline that ends in one. Got {type(last).__name__}. Put one of them last."
-                )
-            if is_classifier(last) != is_classifier(self._last) or (
-                isinstance(last, FRHSICEncoder) != isinstance(self._last, FRHSICEncoder)
-            ):
-                must = "be a list of classifiers, of regressors or of encoders"
-                raise ArgumentError("estimator", must, "both", "Make one frontier for each.")
-            if isinstance(last, TREES) and self.on == "representation":
-                must = "be 'prediction' for trees, which have no representation"
-                raise ArgumentError("on", must, repr(self.on), "Leave it out.")
-        check_scoring(self._last, self.scoring)
-        given = [name for name in _GRIDS if getattr(self, name) is not None]
-        if len(given) > 1:
-            fix = "Leave one of them out: budgets are shares of the unconstrained dependence, limits have "
-            fix += "the unit of the score, lams have none."
-            raise ArgumentError(given[0], f"be None where '{given[1]}' is given", "both", fix)
-        for name in given:
-            if not len(getattr(self, name)):
-                raise ArgumentError(name, f"hold at least one {_GRIDS[name]}", "none", "Leave it out.")
-        if self.on not in (None, "prediction", "representation"):
-            must = "be 'prediction', 'representation' or None"
-            raise ArgumentError("on", must, repr(self.on), "Leave it out.")
-        if self._on == "prediction" and isinstance(self._last, FRHSICEncoder):
-            must = "be 'representation' for an encoder, which predicts nothing"
-            raise ArgumentError("on", must, "'prediction'", "Leave it out.")
-        if self.repair and (self.lams is not None or isinstance(self._last, FRHSICEncoder)):
-            must, fix = "be False with 'lams' or an encoder", "Pass budgets or limits, of a prediction."
-            raise ArgumentError("repair", must, repr(self.repair), fix)
-        if self.repair and self._on == "representation":
-            must = "be False where the representation is judged: repair leaves it as it is"
-            raise ArgumentError("repair", must, repr(self.repair), "Leave 'on' out.")
-        if self.tolerance is not None and not 0 < self.tolerance < float("inf"):
-            fix = "Say how much dependence is too little to matter."
-            raise ArgumentError("tolerance", "be a positive number or None", repr(self.tolerance), fix)
-
-    def _try_rule(self) -> None:
-        """Call the rule on made-up points, so that it fails before training and not after."""
-        given: dict[str, Any] = {"lower": 0.0, "upper": 0.2}
-        if self.test:
-            given["test"] = TestResult(0.1, 0.5, "permutation", "HSIC", ("s",), 100, True)
-        if self.tolerance is not None:
-            given["equivalence"] = EquivalenceResult(
-                0.1, self.tolerance, 0.5, 0.2, 1.0 - LEVEL, "GDP", "smoothed", "normal", ("s",), 100
-            )
-        if self.limits is not None:
-            given["missed"] = False
-        self._rule([Point(float(i), 0.8 - 0.01 * i, 0.1 / (1 + i), **given) for i in range(3)])
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self._members[0])
@@ -539,23 +485,9 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self.best_estimator_
 
 
-def _end(member: Any) -> Any:
-    """Return the last step of a Pipeline, or the estimator."""
-    return member.steps[-1][1] if isinstance(member, Pipeline) else member
-
-
 def _or_nan(value: float | None) -> float:
     """Return a number, so that columns of a frame hold numbers."""
     return math.nan if value is None else float(value)
-
-
-def _route(steps: Pipeline, **metadata: Any) -> dict[str, Any]:
-    """Return the metadata that the steps request; without metadata routing they get X and y alone."""
-    if not sklearn.get_config()["enable_metadata_routing"]:
-        return {}
-    given = {name: value for name, value in metadata.items() if value is not None}
-    asked = steps.get_metadata_routing().consumes("fit_transform", given)
-    return {name: given[name] for name in asked}
 
 
 def _name(rule: Rule) -> str:

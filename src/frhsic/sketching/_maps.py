@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.kernels import Kernel
-from frhsic.kernels.spectral import SpectralLaw, Term
+from frhsic.kernels import Kernel, Term
+from frhsic.kernels.spectral import SpectralLaw
 
 # So many orthogonal frames at least, or each direction has its own length.
 _FRAMES = 8

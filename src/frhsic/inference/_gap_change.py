@@ -1,4 +1,4 @@
-"""What changed between two samples, or between two scores of one sample: gaps, and the mean score along S."""
+"""The change of a gap between two samples, or between two scores of one sample."""
 
 from __future__ import annotations
 
@@ -10,28 +10,14 @@ import torch
 from scipy.special import stdtr, stdtrit
 from torch import Tensor
 
-import frhsic.data as data
 from frhsic._checks import ArgumentError
-from frhsic.data import Sensitive
-from frhsic.dependence import GDP, Dependence, RankGap, ScoreGap, mid_ranks
-from frhsic.inference._curve import cell_medians
-from frhsic.inference._places import gather_rows
-from frhsic.inference._process import Process, Smoothed, student_quantile
-from frhsic.inference._question import (
-    IntervalOptions,
-    Observations,
-    check_cells,
-    check_one_column,
-    check_positive,
-    effective_units,
-)
-from frhsic.inference._results import CurveChange, GapChange
-from frhsic.inference._score_gap_intervals import cut_scores
+from frhsic.dependence import GDP, Dependence, RankGap, ScoreGap
+from frhsic.inference._change_results import GapChange
+from frhsic.inference._question import IntervalOptions, check_cells
+from frhsic.inference._two_samples import Pair
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._threads import one_thread
 
-# Rows (or groups) of each sample; rows at a point of the curve.
-MIN_SAMPLE, MIN_POINT = 20, 10
 # Neighbouring cells are smoothed over this multiple of n^(-1/3) of the rows of a half.
 _WINDOW = 2.0
 # A gap of so many standard errors is taken by itself; smaller ones are smoothed.
@@ -118,7 +104,7 @@ def gap_change(
     if isinstance(n_splits, bool) or not isinstance(n_splits, int) or n_splits < 1:
         raise ArgumentError("n_splits", "be an integer of at least 1", repr(n_splits), "Take 8.")
     measure = _read_measure(dependence)
-    pair = _Pair.read(scores, s, new, sample_weight, groups, ranks=isinstance(measure, RankGap))
+    pair = Pair.read(scores, s, new, sample_weight, groups, ranks=isinstance(measure, RankGap))
     features = [_features(z, measure, pair.cuts) for z in pair.scores]
     bounds = [
         _find_bounds(X, code, pair.cells, w, unit, n_splits, options.generator)
@@ -144,122 +130,6 @@ def _read_measure(dependence: Dependence | None) -> ScoreGap | RankGap | GDP:
         fix = "Name a cut-off: ScoreGap(cutoff=0.5)."
         raise ArgumentError("dependence", "be the gap at one cut-off or at all", "'worst'", fix)
     return measure
-
-
-# ---- two samples -------------------------------------------------------------------------------------------
-
-
-class _Pair(NamedTuple):
-    """Two scores, with the cells of s that both share."""
-
-    scores: tuple[Tensor, Tensor]  # (n,) and (n',)
-    rows: tuple[Tensor, Tensor]  # which rows they are, among those of ``s``
-    s: Sensitive
-    w: Tensor  # (rows of s,), of sum one within each sample
-    units: Tensor  # (rows of s,)
-    cells: Cells
-    cuts: Tensor  # between which the score is cut into parts
-    paired: bool
-    grouped: bool
-
-    @classmethod
-    def read(
-        cls,
-        scores: object,
-        s: object,
-        new: object,
-        sample_weight: object,
-        groups: object,
-        *,
-        ranks: bool = False,
-    ) -> _Pair:
-        """Validate and convert the arguments of a public function; with ``ranks`` scores become mid-ranks."""
-        data.check_aligned(scores=scores, s=s, new=new, sample_weight=sample_weight, groups=groups)
-        rows = Observations.read(scores, s, sample_weight, groups)
-        mask = None if new is None else _read_new(new, len(rows))
-        _check_form(rows.z.shape[1], mask)
-        if rows.w is not None:
-            present = rows.w > 0
-            check_positive(int(present.sum()), 8)
-            rows, mask = rows.take(present), None if mask is None else mask[present]
-        every = torch.arange(len(rows))
-        if mask is None:
-            parts, columns = (every, every), (rows.z[:, 0], rows.z[:, 1])
-        else:
-            parts = every[~mask], every[mask]
-            columns = (rows.z[parts[0], 0], rows.z[parts[1], 0])
-        w = rows.weights.clone()
-        if mask is not None:
-            for part in parts:
-                w[part] = w[part] / w[part].sum()
-        units = every if rows.groups is None else rows.groups
-        for part, name in zip(parts, ("old", "new"), strict=True):
-            count = len(units[part].unique())
-            if count < MIN_SAMPLE:
-                must = f"have at least {MIN_SAMPLE} rows (or groups) in each sample"
-                raise ArgumentError("scores", must, f"{count} in the {name} one", "Take more rows.")
-        size = min(
-            effective_units(w[part], units[part] if rows.groups is not None else None) for part in parts
-        )
-        cells = Cells.of(rows.s, w / w.sum(), size)
-        if ranks:
-            columns = mid_ranks(columns[0], w[parts[0]]), mid_ranks(columns[1], w[parts[1]])
-        u, order = torch.cat(columns).sort()
-        upto = torch.cat([w[part] for part in parts])[order].cumsum(0)
-        cuts = cut_scores(u, upto / upto[-1])
-        return cls(columns, parts, rows.s, w, units, cells, cuts, mask is None, rows.groups is not None)
-
-    @property
-    def samples(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Cell, weight and unit of each row of both samples."""
-        code = self.cells.codes(self.s)
-        return [(code[part], self.w[part], self.units[part]) for part in self.rows]
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """The number of independent units of both samples."""
-        old, new = (len(self.units[part].unique()) for part in self.rows)
-        return old, new
-
-    @property
-    def target(self) -> str:
-        """What both gaps are about."""
-        name = " and ".join(self.s.names)
-        if self.cells.exact:
-            return f"the gap at each value of {name}"
-        return f"the gap within {self.cells.size} ranges of {name} that both samples share"
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return a note where groups are in both samples."""
-        if self.paired or not self.grouped:
-            return ()
-        old, new = (self.units[part].unique() for part in self.rows)
-        both = int(torch.isin(new, old).sum())
-        return (f"{both:,} groups are in both samples, and allowed for.",) if both else ()
-
-
-def _read_new(new: object, n: int) -> Tensor:
-    column = data.to_vector(new, name="new", min_rows=1)
-    if len(column) != n:
-        raise ArgumentError(
-            "new", f"have {n} rows like 'scores'", len(column), "Pass one entry for each row."
-        )
-    if bool(((column != 0.0) & (column != 1.0)).any()):
-        fix = "Pass True where a row is of the new sample."
-        raise ArgumentError("new", "be true or false in each row", "other values", fix)
-    return column == 1.0
-
-
-def _check_form(columns: int, mask: Tensor | None) -> None:
-    if columns == 1 and mask is None:
-        must = "say which rows are of the new sample, for one column of scores"
-        raise ArgumentError("new", must, None, "Or pass two columns: the old and the new score of each row.")
-    if columns != 1 and mask is not None:
-        fix = "Leave 'new' out for two scores of the same rows."
-        raise ArgumentError("scores", "be one column beside 'new'", columns, fix)
-    if columns > 2:
-        raise ArgumentError("scores", "be two columns, old and new", columns, "Take a score of each model.")
 
 
 def _features(z: Tensor, measure: ScoreGap | RankGap | GDP, cuts: Tensor) -> Tensor:
@@ -485,7 +355,7 @@ def _standard_error(new: _Influences, old: _Influences) -> float:
 
 
 def _interval(
-    pair: _Pair, bounds: list[_Bounds], measure: ScoreGap | RankGap | GDP, options: IntervalOptions
+    pair: Pair, bounds: list[_Bounds], measure: ScoreGap | RankGap | GDP, options: IntervalOptions
 ) -> GapChange:
     old, new = bounds
     errors = _standard_error(new.of_lower, old.of_upper), _standard_error(new.of_upper, old.of_lower)
@@ -515,172 +385,6 @@ def _interval(
         method="both sides of the gap from halves of the rows",
         notes=pair.notes,
     )
-
-
-# ---- the mean score along s --------------------------------------------------------------------------------
-
-
-@one_thread()
-def curve_change(
-    scores: object,
-    s: object,
-    *,
-    new: object = None,
-    confidence_level: float = 0.95,
-    n_draws: int = 999,
-    random_state: object = None,
-    sample_weight: object = None,
-    groups: object = None,
-) -> CurveChange:
-    """Return the change of the mean score along one column of s, with a band for all its values at once.
-
-    Parameters
-    ----------
-    scores : array-like of shape (n,) or (n, 2)
-        Scores of both samples; or the old and the new score of each row.
-    s : array-like of shape (n,) or (n, 1)
-    new : array-like of bool of shape (n,), optional
-        Which rows are of the new sample. Left out for two columns of scores.
-    confidence_level : float, default=0.95
-        The confidence that the change at all points lies in the band.
-    n_draws : int, default=999
-        Multiplier draws.
-    random_state : None, int or generator, default=None
-    sample_weight : array-like of shape (n,), optional
-    groups : array-like of shape (n,), optional
-        Which rows may depend on one another, such as those of one person, within a sample and across both.
-
-    Returns
-    -------
-    CurveChange
-
-    Notes
-    -----
-    Means are taken within the common cells of :func:`gap_change`. The band is that of
-    :func:`conditional_curve`, for the difference of two means: m'(a) - m(a) -/+ c se(a), with c the quantile
-    of the largest error over its deviation under Gaussian multipliers. Of two scores of the same rows it is
-    the band of their difference. Points of fewer than ten rows in one of the samples are left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> age = rng.integers(20, 30, 4_000)
-    >>> old = rng.uniform(size=4_000)
-    >>> scores = np.column_stack((old, old + 0.1 * (age > 27) + 0.1 * rng.normal(size=4_000)))
-    >>> curve_change(scores, {"age": age}, random_state=0).higher
-    (28.0, 29.0)
-    """
-    options = IntervalOptions.read(confidence_level, n_draws, random_state)
-    pair = _Pair.read(scores, s, new, sample_weight, groups)
-    check_one_column(pair.s, "curve")
-    z, code, size = _stack(pair)
-    w = pair.w / pair.w.sum()
-    places = gather_rows(code, w, pair.units if pair.grouped else None, pair.s.names[0])
-    process = Process(Smoothed(z[:, None], places, pair.cells))
-    at = places.cell
-    counts = torch.bincount(code, minlength=2 * size)
-    few = counts < MIN_POINT
-    if not pair.paired:
-        few = few[:size] | few[size:]
-    kept = (~few[:size]).nonzero()[:, 0]
-    if not len(kept):
-        must = f"have a value (or range) with {MIN_POINT} rows in both samples"
-        raise ArgumentError("s", must, "none", "Take more rows, or samples of the same people.")
-    found = torch.full((2 * size,), -1)
-    found[at] = torch.arange(len(at))
-    here = found[kept] if pair.paired else torch.stack((found[kept], found[kept + size]))
-    reach = _reach(process, here, options)
-    means = _means_at(pair, kept)
-    low, high = means[1] - means[0] - reach, means[1] - means[0] + reach
-    medians, (start, stop) = _describe_cells(pair, kept)
-    least = counts[kept] if pair.paired else torch.minimum(counts[kept], counts[kept + size])
-    n_old, n_new = pair.counts
-    lost = len(pair.s) - int(torch.isin(code % size, kept).sum())
-    notes = (f"{lost:,} rows at values with fewer than {MIN_POINT} rows in one sample are left out.",)
-    return CurveChange(
-        points=tuple(medians.tolist()),
-        old=tuple(means[0].tolist()),
-        new=tuple(means[1].tolist()),
-        change=tuple((means[1] - means[0]).tolist()),
-        low=tuple(low.tolist()),
-        high=tuple(high.tolist()),
-        counts=tuple(least.tolist()),
-        start=tuple(start.tolist()),
-        stop=tuple(stop.tolist()),
-        confidence_level=confidence_level,
-        target=_curve_target(pair),
-        attributes=pair.s.names,
-        n_old=n_old,
-        n_new=n_new,
-        paired=pair.paired,
-        notes=(*pair.notes, *(notes if lost else ())),
-    )
-
-
-def _curve_target(pair: _Pair) -> str:
-    if pair.cells.exact:
-        return "the change at each value"
-    return f"the change of the mean within {pair.cells.size} ranges that both samples share"
-
-
-def _stack(pair: _Pair) -> tuple[Tensor, Tensor, int]:
-    """Return the scores in the order of s with the place of each row: cells of the new sample come second."""
-    code, size = pair.cells.codes(pair.s), pair.cells.size
-    if pair.paired:
-        return pair.scores[1] - pair.scores[0], code, size
-    z = torch.zeros(len(pair.s), dtype=torch.float64)
-    for part, column in zip(pair.rows, pair.scores, strict=True):
-        z[part] = column
-    code = code.clone()
-    code[pair.rows[1]] += size
-    return z, code, size
-
-
-def _reach(process: Process, here: Tensor, options: IntervalOptions) -> Tensor:
-    """Return how far the change may be off at each point."""
-    variance, degrees = process.trusted()
-    # A point without variance has errors of rounding only.
-    rounded = torch.maximum(process.variance, 1e-9 * process.common)
-    if here.ndim == 1:  # the difference of two scores of the same rows
-        drawn = [errors[here, :, 0] for errors, _ in process.draws(options.n_draws, options.generator)]
-        own, trusted, free = rounded[here], variance[here], degrees[here]
-    else:
-        old, new = here
-        drawn = [
-            errors[new, :, 0] - errors[old, :, 0]
-            for errors, _ in process.draws(options.n_draws, options.generator)
-        ]
-        own, trusted = (x[old] + x[new] for x in (rounded, variance))
-        # Welch and Satterthwaite.
-        parts = variance[here].square() / degrees[here]
-        free = trusted.square() / parts.sum(dim=0).clamp_min(1e-300)
-    errors = torch.cat(drawn, dim=1)  # (a, B)
-    if here.ndim == 2 and process.curve.covariance is not None:  # groups may be in both samples
-        shared = errors.square().mean(dim=1) / own.clamp_min(1e-300)
-        own, trusted = own * shared, trusted * shared
-    deviation = own.clamp_min(1e-300).sqrt()
-    largest = float((errors.abs() / deviation[:, None]).amax(dim=0).quantile(options.confidence_level))
-    return student_quantile(free, largest) * trusted.sqrt()
-
-
-def _means_at(pair: _Pair, kept: Tensor) -> list[Tensor]:
-    """Return the mean of both scores in some cells."""
-    found = []
-    for z, (code, w, _) in zip(pair.scores, pair.samples, strict=True):
-        mass, sums = (z.new_zeros(pair.cells.size).index_add(0, code, x) for x in (w, w * z))
-        found.append(sums[kept] / mass[kept])
-    return found
-
-
-def _describe_cells(pair: _Pair, kept: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Return the median of s in some cells, and where these begin and end."""
-    every = torch.arange(pair.cells.size)
-    present = torch.bincount(pair.cells.codes(pair.s), minlength=pair.cells.size) > 0
-    medians = torch.full((pair.cells.size,), torch.nan, dtype=torch.float64)
-    medians[present] = cell_medians(pair.s, pair.w, pair.cells)
-    start, stop = pair.cells.ends(every)
-    return medians[kept], (start[kept], stop[kept])
 
 
 # ---- from two intervals ------------------------------------------------------------------------------------
