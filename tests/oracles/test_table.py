@@ -14,7 +14,7 @@ from frhsic.inference._table import TableEmbedding
 from frhsic.kernels import Gaussian, default_kernel
 from frhsic.kernels.scale import median_bandwidth
 from frhsic.numerics._permutations import random_orders
-from frhsic.table import Axis, ScoreTable
+from frhsic.table import Axis, Extent, ScoreTable, Scout
 from frhsic.table import _kernels as kernels
 from frhsic.table import _measures as measures
 from frhsic.table._kernel_errors import KernelErrors
@@ -163,8 +163,7 @@ def test_rows_away_from_the_means_of_their_cells_count_to_first_order():
 
 def test_cells_are_dyadic_and_a_value_on_a_border_belongs_below():
     x = make_rows(n=3000)["income"]
-    values, counts = np.unique(x, return_counts=True)
-    axis = Axis.choose(values, counts, 64)
+    axis = Axis.choose(Scout.of_rows(x, Extent.of_rows(x)), 64)
     scaled = axis.borders / np.diff(axis.borders, append=math.inf)
     assert (scaled[:-1] == np.round(scaled[:-1])).all()
     assert (axis.codes(axis.borders[1:]) == np.arange(axis.size)).all()

@@ -20,6 +20,8 @@ from frhsic.table._null import TableTest as TableTest
 from frhsic.table._null import independence as independence
 from frhsic.table._pvalues import combine as combine
 from frhsic.table._pvalues import rank_pvalue as rank_pvalue
+from frhsic.table._scout import Extent as Extent
+from frhsic.table._scout import Scout as Scout
 from frhsic.table._table import JOINT_CELLS as JOINT_CELLS
 from frhsic.table._table import Labels as Labels
 from frhsic.table._table import Law as Law

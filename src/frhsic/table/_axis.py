@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,15 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from frhsic._checks import ArgumentError
+from frhsic.table._scout import Floats, Integers, Scout
 
 # Codes of rows that no cell holds.
 MISSING, NOT_A_NUMBER, OUTSIDE = -1, -2, -3
 # A value lies within its cell in 2^-20 of the cell's dyadic width: sums of 10^12 rows are 64-bit integers.
 UNITS = 2.0**20
-# The narrowest cell beside the largest value: scores of double precision have 52 bits.
-_FINEST = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,33 +67,24 @@ class Axis:
         return cls("ranges", name, np.unique(np.concatenate((given, inside))) + 0.0)
 
     @classmethod
-    def choose(
-        cls,
-        values: Floats,
-        counts: NDArray[Any],
-        size: int,
-        name: str = "s",
-        at: Sequence[float] = (),
-    ) -> Axis:
-        """Return an axis for a column of which only the margin is known: a function of that margin alone.
+    def choose(cls, scout: Scout, size: int, name: str = "s", at: Sequence[float] = ()) -> Axis:
+        """Return an axis for a column of numbers of which only a scout is known: a function of that alone.
 
-        Up to ``size`` values have a cell each. More lie in dyadic ranges, halved until the rows in each,
-        without those of its most frequent value, are at most about n / size.
+        Up to ``size`` values have a cell each. More lie in dyadic ranges of about equally many rows.
 
         Parameters
         ----------
-        values : array of shape (v,)
-            In order, each once.
-        counts : array of shape (v,)
-            Rows (or weights) of each.
+        scout : Scout
+            Of all rows of the column.
         size : int
             About so many cells.
         at : sequence of float
             Asked thresholds and borders of regions.
         """
-        if len(values) <= size:
-            return cls.of_values(values, name)
-        return cls.of_borders(_halve(values, np.asarray(counts, float), size), name, at)
+        if not scout.extent.finite:
+            raise ArgumentError(name, "have finite values", "none", "Leave the column out.")
+        values = scout.values(size)
+        return cls.of_borders(scout.ranges(size), name, at) if values is None else cls.of_values(values, name)
 
     @property
     def size(self) -> int:
@@ -123,7 +111,7 @@ class Axis:
         """Return where each row lies in its cell, from its lower end, in units of the cell's dyadic width."""
         start, width = self._dyadic()
         x = np.asarray(column, float)
-        return np.floor((x - start[codes]) * (UNITS / width[codes]) + 0.5).astype(np.int64)
+        return np.floor((x - start[codes]) / width[codes] * UNITS + 0.5).astype(np.int64)
 
     def places(self) -> tuple[Floats, Floats]:
         """Return where each cell begins, and the width of a unit of the offsets in it."""
@@ -145,7 +133,8 @@ class Axis:
     def _dyadic(self) -> tuple[Floats, Floats]:
         """Return start and width of the smallest dyadic interval that holds each cell."""
         low, high = self.borders[:-1], self.borders[1:]
-        width = 2.0 ** np.ceil(np.log2(high - low))
+        fraction, exponent = np.frexp(high - low)
+        width = np.ldexp(1.0, exponent - (fraction == 0.5))  # the least power of two that is not below
         for _ in range(60):
             start = (np.ceil(high / width) - 1.0) * width
             cut = start > low
@@ -202,32 +191,6 @@ class Axis:
 
     def __hash__(self) -> int:
         return hash((self.kind, self.name, self.borders.tobytes(), self.labels))
-
-
-def _halve(values: Floats, counts: Floats, size: int) -> Floats:
-    """Return the borders of dyadic ranges that hold about equally many rows."""
-    most = 1.4 * counts.sum() / size  # halving leaves cells of .7 of it on average
-    upto = np.concatenate(([0.0], np.cumsum(counts)))
-    top = max(abs(float(values[0])), abs(float(values[-1])))
-    largest = math.ceil(math.log2(top)) if top > 0 else 0
-    # Ranges never hold zero inside: they end there.
-    todo = [(-1.0, largest), (0.0, largest)]
-    low, high = float(values[0]), float(values[-1])
-    borders = []
-    while todo:
-        j, k = todo.pop()
-        start, stop = math.ldexp(j, k), math.ldexp(j + 1.0, k)
-        a, b = np.searchsorted(values, (start, stop), side="right")
-        if a == b:
-            if start < high and stop > low:
-                borders += [start, stop]
-            continue
-        others = upto[b] - upto[a] - counts[a:b].max()
-        if others > most and k > largest - _FINEST:
-            todo += [(2.0 * j, k - 1), (2.0 * j + 1.0, k - 1)]
-        else:
-            borders += [start, stop]
-    return np.unique(borders)
 
 
 def _share(a: Floats, b: Floats) -> Floats:

@@ -137,7 +137,7 @@ class GapErrors:
         Rows are independent. No rows are split: of persons with several rows, sums over persons would take
         the place of the squares.
     seed : int
-        Of the noise. :meth:`of` takes it from the digest of a table, so that one table gives one answer.
+        Of the noise. :meth:`of` takes that of the law: one table gives one answer, whatever its names.
     cutoffs : array of int, optional
         The levels in order behind each of which there is an asked cut-off. None takes up to 127.
     """
@@ -157,7 +157,8 @@ class GapErrors:
     @classmethod
     def of(cls, table: ScoreTable, label: int | None = None, cutoffs: Integers | None = None) -> GapErrors:
         """Return the limits of a table, or of one label of its outcome: the same for the same table."""
-        return cls(table.law(label), int(table.digest[:15], 16), cutoffs=cutoffs)
+        law = table.law(label)
+        return cls(law, law.seed, cutoffs=cutoffs)
 
     def score_gap(self) -> GapLimits:
         """Return the limits of the integral of D: w_r is the distance of neighbouring levels.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from frhsic._checks import ArgumentError
 from frhsic.table._axis import MISSING, NOT_A_NUMBER, OUTSIDE, UNITS, Axis, Floats, Integers
+from frhsic.table._scout import Extent, Scout, ceil_log2
 
 # Cells of S and levels of a score; with several columns of S, cells of each.
 CELLS, LEVELS, JOINT_CELLS = 512, 512, 32
@@ -448,11 +449,8 @@ def _choose(column: Column, size: int, name: str, at: Sequence[float]) -> Axis:
         return Axis.of_labels(column.names, name)
     if column.dtype.kind in "OSUb":
         return Axis.of_labels(np.unique(column.astype(str)).tolist(), name)
-    x = np.asarray(column, float)
-    values, counts = np.unique(x[np.isfinite(x)] + 0.0, return_counts=True)
-    if not len(values):
-        raise ArgumentError(name, "have finite values", "none", "Leave the column out.")
-    return Axis.choose(values, counts, size, name, at)
+    extent = Extent.of_rows(column, most=size)
+    return Axis.choose(extent.scout or Scout.of_rows(column, extent), size, name, at)
 
 
 def _move(sums: Integers, mass: NDArray[Any], old: Sequence[Floats], new: Sequence[Floats]) -> Integers:
@@ -465,7 +463,7 @@ def _move(sums: Integers, mass: NDArray[Any], old: Sequence[Floats], new: Sequen
 
 def _as_integers(w: Floats, units: tuple[float, float] | None) -> tuple[Integers, float, int]:
     """Return weights as whole numbers of a unit, the unit, and the bits that their squares leave out."""
-    rows = math.ceil(math.log2(max(len(w), 2)))
+    rows = ceil_log2(max(len(w), 2))
     if units is not None:
         unit, bits = units[0], round(math.log2(units[1] / units[0] ** 2))
         most = math.ldexp(unit, min(53, 62 - rows))  # their sum is a 64-bit integer
@@ -474,5 +472,5 @@ def _as_integers(w: Floats, units: tuple[float, float] | None) -> tuple[Integers
             raise ArgumentError("sample_weight", f"be at most {most:g} in these units", float(w.max()), fix)
         return np.rint(w / unit).astype(np.int64), unit, bits
     bits = min(52, _WEIGHT_BITS - rows)
-    unit = 2.0 ** (math.ceil(math.log2(float(w.max()))) - bits)
+    unit = math.ldexp(1.0, ceil_log2(float(w.max())) - bits)
     return np.rint(w / unit).astype(np.int64), unit, bits
