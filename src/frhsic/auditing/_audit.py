@@ -140,7 +140,7 @@ def audit(
     check_confidence(confidence_level)
     settings = Settings(
         confidence_level,
-        _read_seed(random_state),
+        read_seed(random_state),
         read_thresholds(thresholds),
         read_regions(regions),
     )
@@ -215,7 +215,7 @@ def measure_limits(
     check_confidence(confidence_level)
     subjects, _ = subjects_of_rows(
         scores,
-        Settings(confidence_level, _read_seed(random_state)),
+        Settings(confidence_level, read_seed(random_state)),
         sensitive_features=sensitive_features,
         y_true=None,
         sample_weight=sample_weight,
@@ -237,7 +237,7 @@ def measure_limits(
     return tuple(found), notes
 
 
-def _read_seed(random_state: object) -> int:
+def read_seed(random_state: object) -> int:
     """Return the seed of an audit; an int is its own."""
     seed = int(torch.randint(2**31, (), generator=to_generator(random_state)))
     return random_state if isinstance(random_state, int) else seed

@@ -176,15 +176,29 @@ def hash_rows(arguments: Mapping[str, object]) -> list[ColumnDigest]:
     return found
 
 
-def hash_source(source: Source, roles: Sequence[tuple[str, str]]) -> list[ColumnDigest]:
-    """Return the digest of columns of a source, ``(role, name)``, in one pass over it."""
-    hashes = {name: ColumnHash() for _, name in roles}
-    for whole in source:
-        batch = drop_missing(whole) if source.allow_missing else whole
-        for name, hashed in hashes.items():
+class SourceHash:
+    """The digests of columns of a source, ``(role, name)``, of which batches are added in their order."""
+
+    def __init__(self, roles: Sequence[tuple[str, str]]) -> None:
+        self._roles, self._hashes = roles, {name: ColumnHash() for _, name in roles}
+
+    def add(self, batch: Any) -> None:
+        """Add a record batch without missing values."""
+        for name, hashed in self._hashes.items():
             for block in read_blocks(batch.column(name), name):
                 _add(hashed, block.array, labelled=block.labelled)
-    return [hashes[name].column(role, name) for role, name in roles]
+
+    def columns(self) -> list[ColumnDigest]:
+        """Return the digests of what was added."""
+        return [self._hashes[name].column(role, name) for role, name in self._roles]
+
+
+def hash_source(source: Source, roles: Sequence[tuple[str, str]]) -> list[ColumnDigest]:
+    """Return the digest of columns of a source in one pass over it."""
+    hashes = SourceHash(roles)
+    for whole in source:
+        hashes.add(drop_missing(whole) if source.allow_missing else whole)
+    return hashes.columns()
 
 
 def _add(hashed: ColumnHash, values: NDArray[Any], *, labelled: bool) -> None:

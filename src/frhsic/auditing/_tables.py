@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from frhsic._checks import ArgumentError
+from frhsic.auditing._counting import Counts
 from frhsic.auditing._outcome import outcome_notes
 from frhsic.auditing._results import Column
 from frhsic.auditing._rows import OutcomeColumn, RowsSubject, read_outcome
@@ -30,10 +31,24 @@ from frhsic.table import ScoreTable, draw_rows
 _DRAWN = 200_000
 
 
+class NumericOutcome(NamedTuple):
+    """Tables of what an outcome of many numbers gives in place of the score."""
+
+    outcome: ScoreTable
+    residual: ScoreTable
+    absolute_error: ScoreTable
+
+
 class TableSubject(RowsSubject):
     """A table of counts. Its rows lie at the means of their cells, at most 200,000 drawn at random."""
 
-    def __init__(self, table: ScoreTable, settings: Settings, positive_label: Label | None = None) -> None:
+    def __init__(
+        self,
+        table: ScoreTable,
+        settings: Settings,
+        positive_label: Label | None = None,
+        beside: NumericOutcome | None = None,
+    ) -> None:
         self.table, drawn = table, draw_rows(table, _DRAWN)
         kinds = tuple("categorical" if axis.kind == "labels" else "continuous" for axis in table.s)
         names = tuple(axis.name for axis in table.s)
@@ -43,6 +58,9 @@ class TableSubject(RowsSubject):
         if table.outcome is not None:
             y = np.array(table.outcome.labels, dtype=object)[drawn.outcome]
             outcome = read_outcome(y, len(y), None if positive_label is None else str(positive_label))
+        if beside is not None:
+            outcome = OutcomeColumn(torch.empty(0))
+        self.beside = beside
         w = None if drawn.weights is None else torch.from_numpy(drawn.weights)
         super().__init__(torch.from_numpy(drawn.scores)[:, None], s, settings, w, None, outcome)
         self.n = table.n
@@ -72,6 +90,21 @@ class TableSubject(RowsSubject):
             for one in split
         ]
 
+    def residual(self) -> RowsSubject | None:
+        return (
+            super().residual() if self.beside is None else TableSubject(self.beside.residual, self.settings)
+        )
+
+    def of_outcome(self) -> RowsSubject | None:
+        return (
+            super().of_outcome() if self.beside is None else TableSubject(self.beside.outcome, self.settings)
+        )
+
+    def of_absolute_error(self) -> RowsSubject | None:
+        if self.beside is None:
+            return super().of_absolute_error()
+        return TableSubject(self.beside.absolute_error, self.settings)
+
     def describe(self) -> Column:
         (axis,) = self.table.s
         if axis.kind != "labels":
@@ -88,7 +121,7 @@ class TableSubject(RowsSubject):
             f"From a table of counts ({self.table!r}): the test, HSIC, distance correlation and gaps are "
             f"those of all rows; curves, profile, calibration, AUC and kernel HGR are those of {drawn}."
         ]
-        if self.outcome is not None:
+        if self.outcome is not None and self.beside is None:
             notes += outcome_notes([one.value for one in self.outcome.split])
         for reason, count in self.table.left_out.items():
             notes.append(f"{count:,} rows are in no cell of the table: {reason}.")
@@ -118,4 +151,29 @@ def subjects_of_tables(
         raise ArgumentError("scores", f"have at least {MIN_ROWS} rows", f"a table of {n}", "Add more rows.")
     subjects = [TableSubject(table, settings, positive_label) for table in every]
     check_identifiers(subjects[-1].s, n)
+    return subjects
+
+
+def subjects_of_counts(
+    counts: Counts, settings: Settings, *, positive_label: Label | None
+) -> list[RowsSubject]:
+    """Return the subjects of a source, the last one that of all columns jointly."""
+    beside = [NumericOutcome(*tables) for tables in counts.beside] or [None] * len(counts.tables)
+    positive = next((label for label in counts.labels if str(label) == str(positive_label)), positive_label)
+    if positive is None and len(counts.labels) == 2:
+        positive = counts.labels[-1]
+    subjects: list[RowsSubject] = [
+        TableSubject(table, settings, positive, more)
+        for table, more in zip(counts.tables, beside, strict=True)
+    ]
+    if counts.drawn is not None:
+        z, s, w, y = counts.drawn
+        outcome = None if y is None else read_outcome(y, len(z), positive)
+        subjects.append(RowsSubject(z, s, settings, w, None, outcome))
+        subjects[-1].n = counts.n
+    if counts.n < MIN_ROWS:
+        fix = "Add more rows."
+        raise ArgumentError("scores", f"have at least {MIN_ROWS} rows", f"a source of {counts.n}", fix)
+    for subject in subjects:
+        check_identifiers(subject.s, counts.n)
     return subjects

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     import frhsic.auditing
     import frhsic.sources
 
-_IN_MEMORY = 500_000  # rows that an audit reads as they are; more are sketched
+_IN_MEMORY = 500_000  # rows that an audit reads as they are; more are counted, or sketched
 _MANY = 20_000_000  # rows from which on a sketch is worth all cores
+_BY_PIECES = ("counts", "sketch")  # methods of a record of which the rows are not held in memory
 _ENGINES = ("auto", "local", "pool", "ray")
-_SKETCH_NOTE = "Of a sketch"  # printed while the sketch is made, not again below the summary
+# Notes that are printed while the rows are read, not again below the summary.
+_SOURCE_NOTES = ("Of a sketch", "From a table of counts")
 
 _File = Annotated[
     str,
@@ -127,8 +129,9 @@ _Engine = Annotated[
     str,
     option(
         "--engine ENGINE",
-        f"auto: rows as they are, above {_IN_MEMORY:,} by a sketch, above {_MANY:,} on all cores. local, "
-        "pool, ray: a sketch by this process, on all cores, or on a Ray cluster (RAY_ADDRESS).",
+        f"auto: rows as they are, above {_IN_MEMORY:,} by counts, or by a sketch with --group or several "
+        f"--score, above {_MANY:,} on all cores. local: by this process. pool, ray: a sketch on all cores or "
+        "on a Ray cluster (RAY_ADDRESS).",
     ),
 ]
 _Partials = Annotated[
@@ -152,6 +155,11 @@ class _Request:
     shown_file: str  # of a URL neither user, password nor query
     driver: str | None = None  # of a database
     prefix: str | None = None  # of the columns of contributions
+
+    @property
+    def is_sketched(self) -> bool:
+        """Whether rows in pieces are sketched: those of a representation, and those in groups."""
+        return len(set(self.columns["--score"])) > 1 or self.columns["--group"] is not None
 
     @property
     def given(self) -> list[str]:
@@ -199,9 +207,9 @@ def audit(
     """Print how much a score depends on sensitive columns, and how certain that is.
 
     A small dependence is small under these measures and on these rows; it is no verdict about the model.
-    Tables too large for memory are read once for a random sample, which fixes cut-offs and scales, once for
-    each sensitive column and once for all of them, and sketched; the report says what then comes from 5,000
-    rows.
+    Files above 500,000 rows, folders and databases are counted in two or three passes: a table of each
+    sensitive column and one of all. With --group or several --score they are sketched; the report says what
+    then comes from 5,000 rows.
 
     \b
     Examples:
@@ -292,7 +300,7 @@ def audit_again(
 ) -> frhsic.auditing.Audit:
     """Return the audit that a record describes, computed again from rows."""
     request = _request_of(plain, file, query, driver)
-    source = _open_large(request) if plain["record"]["options"]["method"] == "sketch" else None
+    source = _open_large(request) if plain["record"]["options"]["method"] in _BY_PIECES else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said when the audit was made
         return _audit_table(request) if source is None else _audit_source(request, source)
@@ -300,9 +308,9 @@ def audit_again(
 
 def read_rows(plain: dict[str, Any], file: str) -> dict[str, Any]:
     """Return the rows that a record describes, by the arguments of ``audit``."""
-    if plain["record"]["options"]["method"] == "sketch":
+    if plain["record"]["options"]["method"] in _BY_PIECES:
         fix = "Leave it out, or audit a random part of the rows."
-        raise ArgumentError("--data", "come with audits of rows as they are", "one by a sketch", fix)
+        raise ArgumentError("--data", "come with audits of rows as they are", "one of pieces", fix)
     request = _request_of(plain, file, None)
     rows = _arguments_of(request, _read_request(request)[0])
     return {
@@ -332,7 +340,7 @@ def _request_of(plain: dict[str, Any], file: str, query: str | None, driver: str
     arguments |= {"thresholds": tuple(options_["thresholds"])}
     return _Request(
         file, columns, options_["positive_label"], arguments, list(options_["missing_values"]),
-        options_["drop_missing"], query, "local" if options_["method"] == "sketch" else "auto", None,
+        options_["drop_missing"], query, "local" if options_["method"] in _BY_PIECES else "auto", None,
         _redact(file, query), driver, options_["prefix"],
     )  # fmt: skip
 
@@ -389,7 +397,7 @@ def _check_in_memory(request: _Request) -> None:
         if request.columns[name]:
             must = f"come with one file of at most {_IN_MEMORY:,} rows: regressions need the rows"
             fix = "Take a random part of them, or leave it out."
-            raise ArgumentError(name, must, "rows that are sketched", fix)
+            raise ArgumentError(name, must, "rows that are read in pieces", fix)
 
 
 def _audit_table(request: _Request) -> frhsic.auditing.Audit:
@@ -458,7 +466,7 @@ def _take_contributions(table: pa.Table, names: list[str], prefix: str | None) -
 
 
 def _audit_source(request: _Request, source: frhsic.sources.Source) -> frhsic.auditing.Audit:
-    """Audit rows of a source by sketches of them."""
+    """Audit rows of a source by tables of counts or sketches of them."""
     import frhsic.auditing
 
     _check_in_memory(request)
@@ -471,12 +479,12 @@ def _audit_source(request: _Request, source: frhsic.sources.Source) -> frhsic.au
             sample_weight=request.columns["--weight"],
             groups=request.columns["--group"],
             positive_label=request.positive,
-            engine=_choose_engine(request.engine, source),
+            engine=_choose_engine(request, source),
             partials=request.partials,
             progress=progress,
             **request.arguments,
         )
-    echo(next(note for note in found.notes if note.startswith(_SKETCH_NOTE)), error=True)
+    echo(next(note for note in found.notes if note.startswith(_SOURCE_NOTES)), error=True)
     return _complete(found, request, found.left_out)
 
 
@@ -526,9 +534,16 @@ def _has_few_rows(source: frhsic.sources.Source, path: Path) -> bool:
     return True
 
 
-def _choose_engine(name: str, source: frhsic.sources.Source) -> Any:
+def _choose_engine(request: _Request, source: frhsic.sources.Source) -> Any:
+    """Return the engine of a sketch; counts have none."""
     import frhsic.runners
 
+    name = request.engine
+    if not request.is_sketched:
+        if name in ("pool", "ray"):
+            must, fix = "come with --group or several --score", "Leave it out: one score is counted."
+            raise ArgumentError("--engine", must, quote(name), fix)
+        return None
     if name == "auto":
         files = all(piece.path for piece in source.pieces)
         many = source.rows is None or source.rows >= _MANY
@@ -560,7 +575,7 @@ def _echo_audit(found: frhsic.auditing.Audit, request: _Request) -> None:
     file = to_line(Path(request.shown_file).name)
     echo(f"Audit of {what} in {file}: {found.n:,} rows{groups}.", style="bold")
     said = found.sentences()
-    more = (note for note in found.notes if note not in said and not note.startswith(_SKETCH_NOTE))
+    more = (note for note in found.notes if note not in said and not note.startswith(_SOURCE_NOTES))
     names = {*(name for one in found.attributes for name in one.names), *filter(None, [found.outcome])}
     for paragraph in (*said, *(f"Note: {note}" for note in more)):
         for name in names:

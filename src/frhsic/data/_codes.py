@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from frhsic._text import join_words
@@ -23,7 +24,7 @@ _MIN_VALUES, _GAP = 8, 3.0
 _MOST_SHARE = 0.2  # of the rows
 
 
-def suspicious_codes(values: Tensor, what: str) -> str | None:
+def suspicious_codes(values: Tensor, what: str, counts: Tensor | None = None) -> str | None:
     """Return a sentence about codes such as -999 or 99 that may stand for "no value", or None.
 
     A code is suspicious where it stands in at least five rows and
@@ -34,9 +35,13 @@ def suspicious_codes(values: Tensor, what: str) -> str | None:
     - is 99, 999 and so on, the largest of whole numbers, with a gap below it and no fewer rows than the
       values before it have on average.
 
-    ``what`` is the column as the sentence names it.
+    ``what`` is the column as the sentence names it. With ``counts`` each value stands for so many rows.
     """
-    ordered, counts = values.unique(return_counts=True)
+    if counts is None:
+        ordered, counts = values.unique(return_counts=True)
+    else:
+        ordered, place = values.unique(return_inverse=True)
+        counts = torch.zeros(len(ordered), dtype=torch.int64).index_add_(0, place, counts)
     codes = dict(_find_distant(ordered, counts))
     codes |= {value: count for value, count in _find_other_sign(ordered, counts) if value not in codes}
     codes |= {value: count for value, count in _find_heap(ordered, counts) if value not in codes}

@@ -22,9 +22,13 @@ from frhsic.table._pvalues import combine as combine
 from frhsic.table._pvalues import rank_pvalue as rank_pvalue
 from frhsic.table._scout import Extent as Extent
 from frhsic.table._scout import Scout as Scout
+from frhsic.table._table import CELLS as CELLS
 from frhsic.table._table import JOINT_CELLS as JOINT_CELLS
+from frhsic.table._table import LEVELS as LEVELS
+from frhsic.table._table import Column as Column
 from frhsic.table._table import Labels as Labels
 from frhsic.table._table import Law as Law
 from frhsic.table._table import ScoreTable
+from frhsic.table._table import weight_units as weight_units
 
 __all__ = ["Axis", "ScoreTable"]

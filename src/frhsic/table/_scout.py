@@ -186,6 +186,16 @@ class Scout:
             np.maximum(self.largest, other.largest),
         )
 
+    @property
+    def law(self) -> tuple[Floats, Integers]:
+        """Values that stand for the column, with their rows: all of them, or the ends of coarse cells."""
+        if self.extent.values is not None and self.extent.counts is not None:
+            return self.extent.values, self.extent.counts
+        held = self.counts > 0
+        ends = np.stack((self.least[held], self.largest[held]), axis=1)
+        rows = np.stack((self.counts[held] - self.counts[held] // 2, self.counts[held] // 2), axis=1)
+        return ends[rows > 0], rows[rows > 0]
+
     def values(self, size: int) -> Floats | None:
         """Return the different values, where they are known and at most ``size``."""
         values = self.extent.values

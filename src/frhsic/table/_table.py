@@ -28,7 +28,7 @@ class Labels(NamedTuple):
     """A column of labels: the place of the label of each row among some names."""
 
     codes: Integers  # (n,)
-    names: tuple[str, ...]
+    names: tuple[object, ...]
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -463,14 +463,16 @@ def _move(sums: Integers, mass: NDArray[Any], old: Sequence[Floats], new: Sequen
 
 def _as_integers(w: Floats, units: tuple[float, float] | None) -> tuple[Integers, float, int]:
     """Return weights as whole numbers of a unit, the unit, and the bits that their squares leave out."""
-    rows = ceil_log2(max(len(w), 2))
-    if units is not None:
-        unit, bits = units[0], round(math.log2(units[1] / units[0] ** 2))
-        most = math.ldexp(unit, min(53, 62 - rows))  # their sum is a 64-bit integer
-        if w.max(initial=0.0) > most:
-            fix = "Count both tables with units chosen for the larger weights."
-            raise ArgumentError("sample_weight", f"be at most {most:g} in these units", float(w.max()), fix)
-        return np.rint(w / unit).astype(np.int64), unit, bits
-    bits = min(52, _WEIGHT_BITS - rows)
-    unit = math.ldexp(1.0, ceil_log2(float(w.max())) - bits)
-    return np.rint(w / unit).astype(np.int64), unit, bits
+    unit, square = units or weight_units(float(w.max()), len(w))
+    most = math.ldexp(unit, min(53, 62 - ceil_log2(max(len(w), 2))))  # their sum is a 64-bit integer
+    if w.max(initial=0.0) > most:
+        fix = "Count both tables with units chosen for the larger weights."
+        raise ArgumentError("sample_weight", f"be at most {most:g} in these units", float(w.max()), fix)
+    return np.rint(w / unit).astype(np.int64), unit, ceil_log2(square / unit**2)
+
+
+def weight_units(largest: float, rows: int) -> tuple[float, float]:
+    """Return the unit of weights of which the largest is given, and that of their squares."""
+    bits = min(52, _WEIGHT_BITS - ceil_log2(max(rows, 2)))
+    unit = math.ldexp(1.0, ceil_log2(largest) - bits)
+    return unit, unit**2 * 2.0**bits
