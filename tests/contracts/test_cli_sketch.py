@@ -16,6 +16,7 @@ from frhsic.cli import _audit, run
 from frhsic.sources import has_at_most, open_source, write_table
 
 COLUMNS = "--score score --sensitive age"
+WIDE = f"{COLUMNS} --score weight"  # a representation, which is sketched
 
 
 def people(n, seed=0):
@@ -50,19 +51,20 @@ def scores(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("scores")
-def test_a_pattern_is_sketched_and_the_report_says_so(capsys):
+def test_a_pattern_is_counted_and_the_report_says_so(capsys):
     assert (
         run(shlex.split(f"audit 'scores/*.parquet' {COLUMNS} --label income --report a.html --json a.json"))
         == 0
     )
     out, err = capsys.readouterr()
     assert "Audit of score 'score' in *.parquet: 6,000 rows." in out
-    assert err.startswith("Of a sketch: all 6,000 rows")
+    assert err.startswith("From a table of counts (ScoreTable(6,000 rows")
     found = json.loads(Path("a.json").read_text())
     assert found["n"] == 6_000
-    assert any("5,000 rows drawn at random" in note for note in found["notes"])
-    assert "drawn at random" in Path("a.html").read_text()
-    assert {level["label"] for level in found["attributes"][0]["outcome"]["labels"]} == {"high", "low"}
+    assert "are those of all rows" in Path("a.html").read_text()
+    outcome = found["attributes"][0]["outcome"]
+    assert {level["label"] for level in outcome["labels"]} == {"high", "low"}
+    assert None not in [outcome[name] for name in ("calibration", "curve", "auc")]
 
 
 @pytest.mark.usefixtures("scores")
@@ -70,7 +72,7 @@ def test_every_engine_finds_the_same_numbers(capsys):
     found = []
     for engine in ("local", "pool"):
         assert (
-            run(shlex.split(f"audit scores {COLUMNS} --sensitive sex --engine {engine} --json a.json")) == 0
+            run(shlex.split(f"audit scores {WIDE} --sensitive sex --engine {engine} --json a.json")) == 0
         )
         found.append(json.loads(Path("a.json").read_text()))
     capsys.readouterr()
@@ -80,7 +82,7 @@ def test_every_engine_finds_the_same_numbers(capsys):
 
 @pytest.mark.usefixtures("scores")
 def test_what_was_done_before_a_stop_is_not_done_again(capsys):
-    again = shlex.split(f"audit scores {COLUMNS} --partials kept --json a.json")
+    again = shlex.split(f"audit scores {WIDE} --partials kept --json a.json")
     assert run(again) == 0
     first, files = (
         Path("a.json").read_text(),
@@ -97,8 +99,10 @@ def test_what_was_done_before_a_stop_is_not_done_again(capsys):
 def test_what_a_sketch_cannot_do_is_refused_in_one_sentence(capsys):
     for text, words in {
         f"audit scores {COLUMNS} --engine spark": "--engine must be one of auto, local, pool, ray",
-        f"audit scores {COLUMNS} --kind age=categorical": "--kind must be 'continuous' for column 'age'",
+        f"audit scores {WIDE} --kind age=categorical": "--kind must be 'continuous' for column 'age'",
         f"audit scores/0.parquet {COLUMNS} --partials kept": "--partials must come with a sketch",
+        f"audit scores {COLUMNS} --partials kept": "--partials must come with several columns of scores",
+        f"audit scores {COLUMNS} --engine pool": "--engine must come with --group or several --score",
         "audit scores --score score --sensitive aeg": "'aeg'",
         "audit scores --score sex --sensitive age": "--score must hold numbers",
         "audit 'nothing/*.parquet' --score score --sensitive age": "FILE must name files that exist",
@@ -157,10 +161,18 @@ def test_codes_that_may_stand_for_no_value_are_noted_of_sketched_rows_too():
     )
 
 
-def test_an_outcome_of_many_numbers_is_left_out_and_that_is_said():
+@pytest.mark.usefixtures("scores")
+def test_kinds_of_columns_that_are_counted_may_be_others(capsys):
+    assert run(shlex.split(f"audit scores {COLUMNS} --kind age=categorical --json a.json")) == 0
+    capsys.readouterr()
+    assert json.loads(Path("a.json").read_text())["columns"][0]["kind"] == "categorical"
+
+
+def test_an_outcome_of_many_numbers_is_left_out_of_a_sketch_and_that_is_said():
     table = people(3_000)
     source = open_source(pa.table({name: table[name] for name in ("score", "age", "weight")}))
-    found = audit_source(source, scores="score", sensitive_features="age", y_true="weight", random_state=0)
+    options = {"sensitive_features": "age", "y_true": "weight", "random_state": 0}
+    found = audit_source(source, scores=["score", "weight"], **options)
     assert found.attribute("age").outcome is None
     assert re.search("'weight' is a number of many values", found.notes[-1])
     with pytest.raises(ValueError, match="'sensitive_features' must name columns"):

@@ -1,6 +1,7 @@
-"""Cut-offs and scales of an audit of many rows, whatever the order of the rows."""
+"""Audits of many rows are the same whatever the order of the rows, and the pieces."""
 
 import contextlib
+import json
 import sqlite3
 
 import numpy as np
@@ -9,13 +10,15 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
-from frhsic.auditing import audit_source
+from frhsic.auditing import _counting, audit, audit_source
 from frhsic.auditing._audit import check_gaps
+from frhsic.auditing._counting import Roles, count_source
 from frhsic.auditing._source import plan_sketches
 from frhsic.cli._errors import describe
 from frhsic.inference import Interval
 from frhsic.kernels.scale import median_bandwidth, median_of_all_rows
 from frhsic.sources import open_source, open_sql, write_table
+from frhsic.table import ScoreTable
 
 ORDERS = {"id": ["id"], "age": ["age"], "age, id": ["age", "id"], "score": ["score"]}
 
@@ -72,15 +75,11 @@ def test_rows_with_missing_values_are_not_in_a_sample():
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_cutoffs_and_scales_are_those_of_all_rows_in_any_order(order):
+def test_scales_of_a_sketch_are_those_of_all_rows_in_any_order(order):
     table = people(60_000)
     sample = open_source(ordered(table, order)).sample()
-    ((_, found),) = plan_sketches(sample, ["score"], ["age"], {}, ())
+    ((_, found),) = plan_sketches(sample, ["score"], ["age"], {})
     score, age = (torch.tensor(table[name].to_numpy()).double() for name in ("score", "age"))
-    shares = torch.searchsorted(score.sort().values, torch.tensor(found.cutoffs)) / len(score)
-    assert len(shares) == 255
-    # Quantiles of 20,000 rows: 5 standard deviations of a share.
-    assert (shares - torch.arange(1, 256) / 256).abs().max() < 0.018
     for kernel, x in ((found.kernel_z, score), (found.kernel_s, age)):
         assert kernel.bandwidth == pytest.approx(median_of_all_rows(x[:, None]), rel=0.015)
 
@@ -134,23 +133,174 @@ def write_database(table, path):
         connection.commit()
 
 
-def test_an_audit_of_sorted_rows_says_which_rows_fixed_its_scales():
-    said = []
+def everyone(n=3_000):
+    rng = np.random.default_rng(1)
+    table = people(n)
+    more = {
+        "income": np.round(np.exp(10.6 + 0.9 * rng.normal(size=n)), 2),
+        "region": rng.choice(["north", "south", "west"], n),
+        "weight": rng.uniform(0.5, 2.0, n),
+        "paid": rng.random(n) < table["score"].to_numpy(),
+        "days": np.round(30 * table["score"].to_numpy() + rng.normal(size=n), 3),
+    }
+    return pa.table({**{name: table[name] for name in table.column_names}, **more})
+
+
+OUTCOMES = {"no outcome": None, "labels": "paid", "numbers": "days"}
+
+
+@pytest.mark.parametrize("weight", [None, "weight"], ids=["equal", "weights"])
+@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
+def test_rows_in_pieces_in_any_order_have_the_tables_of_rows_in_memory(outcome, weight, monkeypatch):
+    names, found = ("age", "income", "region"), set()
+    table = everyone()
+    columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+    for order, rows, held in (("id", 3_000, True), ("score", 700, True), ("age", 97, False)):
+        monkeypatch.setattr(_counting, "_HELD_BYTES", 2**20 if held else 0)
+        monkeypatch.setattr(_counting, "_BLOCK", 500)
+        source = open_source(ordered(table, order), batch_rows=rows)
+        counts = count_source(
+            source,
+            Roles("score", names, outcome, weight),
+            kinds={},
+            thresholds=(0.5,),
+            regions={"income": (40_000.0,)},
+        )
+        assert counts.drawn is None
+        found.add(tuple(one.digest for one in (*counts.tables, *sum(counts.beside, ()))))
+    options = {"sample_weight": None if weight is None else columns[weight]}
+    labels = columns["paid"] if outcome == "paid" else None
+    s = {name: [columns[name]] for name in names} | {"all": [columns[name] for name in names]}
+
+    def count(z, name, **more):
+        own = names if name == "all" else [name]
+        at = {"at_s": (40_000.0,)} if name == "income" else {}
+        return ScoreTable.from_rows(z, s[name], names=own, **options, **at, **more).digest
+
+    score, days = columns["score"], columns["days"]
+    expected = [count(score, name, outcome=labels, at_scores=(0.5,)) for name in s]
+    if outcome == "days":
+        expected += [count(z, name) for name in s for z in (days, days - score, np.abs(days - score))]
+    assert found == {tuple(expected)}
+
+
+def printed(found):
+    """What an audit prints and writes, without digests of columns in their order."""
+    plain = found.to_dict()
+    del plain["digest"], plain["record"]
+    return str(found), json.dumps(plain)
+
+
+@pytest.mark.parametrize("outcome", ["paid", "days"])
+def test_the_audit_of_pieces_in_any_order_is_the_same_to_the_last_digit(outcome, tmp_path):
+    table, said, results = everyone(1_200), [], set()
+    write_table(ordered(table, "age"), tmp_path / "a.csv")
+    sources = [
+        open_source(table),
+        open_source(ordered(table, "score"), batch_rows=100),
+        open_source(tmp_path / "a.csv"),
+    ]
+    options = {"thresholds": 0.5, "regions": {"age >= 62": "above"}, "random_state": 3}
+    for source in sources:
+        found = audit_source(
+            source,
+            scores="score",
+            sensitive_features=["age", "region"],
+            y_true=outcome,
+            progress=lambda what, state: said.append((what, state.rows)),
+            **options,
+        )
+        results.add(printed(found))
+    assert len(results) == 1
+    assert said[:2] == [("ends", 1_200), ("ends", 100)]
+    assert found.attribute("age").outcome.calibration is not None
+    assert (found.attribute("age").outcome.auc is not None) == (outcome == "paid")
+    assert (found.attribute("age").outcome.absolute_error is not None) == (outcome == "days")
+
+
+def test_the_audit_of_pieces_says_what_that_of_rows_says():
+    table = everyone(2_000)
+    columns = {name: table[name].to_numpy() for name in ("age", "score", "days")}
     found = audit_source(
-        open_source(ordered(people(101_000), "score"), batch_rows=100_000),
-        scores="score",
-        sensitive_features="age",
-        random_state=3,
-        progress=lambda names, state: said.append((names, state.rows)),
+        open_source(table), scores="score", sensitive_features="age", y_true="days", random_state=0
+    ).attribute("age")
+    rows = audit(
+        columns["score"], sensitive_features={"age": columns["age"]}, y_true=columns["days"], random_state=0
+    ).attribute("age")
+    assert found.test.pvalue == rows.test.pvalue
+    for name in ("gap", "gdp", "rank_gap", "gap_worst", "normalized_hsic"):
+        ours, theirs = ((x.low, x.estimate, x.high) for x in (one.measures[name] for one in (found, rows)))
+        assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-9), name
+    for name in ("calibration", "curve", "absolute_error"):
+        ours, theirs = (getattr(one.outcome, name) for one in (found, rows))
+        assert ours.points == theirs.points
+        assert ours.mean == pytest.approx(theirs.mean, abs=1e-4)
+        assert ours.low == pytest.approx(theirs.low, abs=2e-3)
+
+
+def test_many_columns_jointly_are_rows_drawn_at_random():
+    rng = np.random.default_rng(0)
+    s = {f"s{j}": rng.normal(size=1_500) for j in range(3)}
+    score = s["s0"] + rng.normal(size=1_500)
+    source = open_source(pa.table({"score": score, "paid": score > 0, "w": rng.random(1_500), **s}))
+    roles = Roles("score", tuple(s), "paid", "w")
+    counts = count_source(source, roles, kinds={}, thresholds=(), regions={})
+    assert [len(table.s) for table in counts.tables] == [1, 1, 1]
+    assert counts.drawn.s.names == tuple(s)
+    found = audit_source(source, scores="score", sensitive_features=list(s), y_true="paid", random_state=0)
+    assert (found.n, found.joint.test.n) == (1_500, 1_500)
+    assert any("All columns jointly have too many cells for a table" in note for note in found.notes)
+
+
+def test_rows_of_weight_zero_and_codes_for_no_value():
+    rng = np.random.default_rng(0)
+    age = np.where(np.arange(3_000) % 100 == 0, -1, rng.integers(18, 78, 3_000))
+    weight = np.where(np.arange(3_000) % 2 == 0, 2.0, 0.0)
+    source = open_source(pa.table({"age": age, "score": rng.random(3_000), "w": weight}))
+    found = audit_source(source, scores="score", sensitive_features="age", sample_weight="w", random_state=0)
+    assert (found.n, found.weighted) == (1_500, False)  # equal weights are none
+    assert any(
+        note.startswith("-1 in 30 rows of column 'age' may stand for no value") for note in found.notes
     )
-    assert said[:2] == [("a sample", 100_000), ("a sample", 101_000)]
-    assert said[-1] == ("age", 101_000)
-    assert found.notes[-1] == (
-        "Cut-offs of the score and scales of kernels are those of 100,000 random rows of all (seed 0)."
-    )
-    gap, mean_gap = (found.attribute("age").measures[name] for name in ("gap", "gdp"))
-    assert gap.high - gap.low < 0.03  # .48 with cut-offs from the first 5,000 rows
-    assert gap.high > mean_gap.low
+
+
+WRONG = {
+    "one value": ({"score": [0.5] * 60, "age": range(60)}, {}, "'scores' must have more than one value"),
+    "one age": ({"score": range(60), "age": [3] * 60}, {}, "'sensitive_features' must vary in column 'age'"),
+    "text": (
+        {"score": range(60), "age": ["1", "2", "x"] * 20},
+        {},
+        "'sensitive_features' must hold numbers or labels in column 'age', not text that is mostly numbers",
+    ),
+    "few": ({"score": range(40), "age": range(40)}, {}, "'scores' must have at least 50 rows"),
+    "labels": (
+        {"score": range(60), "age": range(60), "y": list("abcdefghijkl") * 5},
+        {"y_true": "y"},
+        "'y_true' must have at most 10 labels, or hold numbers",
+    ),
+    "weights": (
+        {"score": range(60), "age": range(60), "w": [-1.0] * 60},
+        {"sample_weight": "w"},
+        "'sample_weight' must not be negative",
+    ),
+    "positive": (
+        {"score": range(60), "age": range(60)},
+        {"positive_label": 1},
+        "must be None without 'y_true'",
+    ),
+    "partials": (
+        {"score": range(60), "age": range(60)},
+        {"partials": "kept"},
+        "'partials' must come with several",
+    ),
+}
+
+
+@pytest.mark.parametrize(("columns", "options", "words"), WRONG.values(), ids=WRONG)
+def test_what_cannot_be_counted_is_an_error_in_words(columns, options, words):
+    source = open_source(pa.table({name: list(column) for name, column in columns.items()}))
+    with pytest.raises(ValueError, match=words):
+        audit_source(source, scores="score", sensitive_features="age", **options)
 
 
 def interval(low, estimate, high):

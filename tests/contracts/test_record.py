@@ -175,12 +175,13 @@ AUDITS = {
     "level": "--sensitive age --confidence-level 0.9 --seed 7",
     "trained": "--sensitive age --trained-on",
     "held out": "--sensitive age --held-out --model risk@2 --owner me",
-    "sketch": "--sensitive age --engine local",
-    "sketch, several": "--sensitive age --sensitive sex --engine local --label paid",
-    "sketch, weights": "--sensitive age --weight weight --engine local --threshold 0.5",
+    "counts": "--sensitive age --engine local",
+    "counts, several": "--sensitive age --sensitive sex --engine local --label paid",
+    "counts, weights": "--sensitive age --weight weight --engine local --threshold 0.5",
+    "counts, numbers": "--sensitive age --label income --engine local",
     "sketch, groups": "--sensitive age --group person --engine local",
-    "pool": "--sensitive age --engine pool",
-    "ray": "--sensitive age --engine ray",
+    "pool": "--sensitive age --group person --engine pool",
+    "ray": "--sensitive age --group person --engine ray",
 }
 
 

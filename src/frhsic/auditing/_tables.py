@@ -90,6 +90,10 @@ class TableSubject(RowsSubject):
         return decision_gaps(self.table, confidence_level=self.settings.confidence_level)
 
     def by_label(self) -> list[tuple[str, Subject]]:
+        return self._by_label
+
+    @cached_property
+    def _by_label(self) -> list[tuple[str, Subject]]:
         known = () if self.table.outcome is None else self.table.outcome.labels
         split = () if self.outcome is None else self.outcome.split
         return [
