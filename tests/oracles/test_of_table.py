@@ -7,7 +7,7 @@ import torch
 from frhsic.data import to_sensitive
 from frhsic.dependence import EIPM, GDP, HSIC, DistanceCovariance, RankGap, ScoreGap
 from frhsic.inference import confidence_interval, decision_gaps, equivalence_test, independence_test
-from frhsic.kernels import Gaussian
+from frhsic.kernels import Gaussian, default_kernel
 from frhsic.table import Bandwidths, ScoreTable
 
 MEASURES = (
@@ -104,6 +104,30 @@ def test_the_estimate_from_rows_is_within_the_error_of_the_cells(kind, normalize
     assert every_value.cell_error == 0.0
 
 
+@pytest.mark.parametrize("kinds", [("ages", "income"), ("ages", "labels")])
+def test_hsic_of_two_columns_jointly_is_that_of_their_table_whatever_the_order_of_the_rows(kinds):
+    z, first, _ = rows(kind=kinds[0])
+    columns = {"a": first, "b": rows(kind=kinds[1])[1]}
+    table = ScoreTable.from_rows(z, list(columns.values()), names=["a", "b"])
+    interval = confidence_interval(table, random_state=0)
+    order = np.random.default_rng(1).permutation(len(z))
+    shuffled = {name: column[order] for name, column in columns.items()}
+    for scores, s in ((z, columns), (z[order], shuffled)):
+        twin = confidence_interval(scores, s, random_state=0)
+        assert (twin.low, twin.estimate, twin.high) == pytest.approx(
+            (interval.low, interval.estimate, interval.high), rel=1e-9
+        )
+        assert twin.notes == interval.notes == (f"a and b together: by {len(table.law().s)} cells.",)
+    # The same kernels on the rows themselves.
+    scales = Bandwidths.of(table.law())
+    measure = HSIC(
+        Gaussian(scales.z), default_kernel(to_sensitive(columns).kinds, scales.s), estimator="unbiased"
+    )
+    of_rows = confidence_interval(z, columns, dependence=measure, groups=np.arange(len(z)), random_state=0)
+    of_table = confidence_interval(z, columns, dependence=HSIC(estimator="unbiased"), random_state=0)
+    assert of_table.estimate == pytest.approx(of_rows.estimate, rel=0.02)
+
+
 def test_distance_correlation_has_no_bound_on_what_cells_leave_out():
     z, s, _ = rows(kind="income")
     measure = DistanceCovariance(normalized=True, root=True)
@@ -146,9 +170,10 @@ def test_what_a_table_does_not_have_is_an_error_in_words():
         r"^'cutoffs' must be borders of the levels": lambda: decision_gaps(table, cutoffs=[1.0 / 3.0]),
         r"^'scores' must vary": lambda: confidence_interval(table_of(z * 0.0, s), dependence=GDP()),
         r"^'s' must vary": lambda: confidence_interval(table_of(z, s * 0.0), dependence=ScoreGap()),
-        r"^'scores' must be a table of one column": lambda: confidence_interval(both),
+        r"^'scores' must have at most 1,100 cells of s": lambda: confidence_interval(three),
     }
     many = rows()
+    three = ScoreTable.from_rows(many[0], list(np.random.default_rng(0).normal(size=(3, 3_000))))
     refusals[r"^'cutoffs' must be borders of the levels"] = lambda: decision_gaps(
         table_of(*many[:2]), cutoffs=[1.0 / 3.0]
     )

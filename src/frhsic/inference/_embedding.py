@@ -31,7 +31,7 @@ from frhsic.data import Sensitive
 from frhsic.dependence import HSIC, Dependence, DistanceCovariance
 from frhsic.dependence.dcov import centred_diagonal, centred_products, is_sortable, sortable
 from frhsic.inference._strata import size_classes, some_rows
-from frhsic.inference._table import TableEmbedding, has_table, once, table_of
+from frhsic.inference._table import TableEmbedding, law_for_kernels, once
 from frhsic.kernels import Kernel
 from frhsic.kernels.documents import describe_kernel, has_document
 from frhsic.numerics._centering import centred_by
@@ -192,8 +192,9 @@ def _from_table_or_rows(
     w: Tensor | None,
     groups: Tensor | None,
 ) -> Embedding | TableEmbedding:
-    if has_table(z, s, groups):
-        return TableEmbedding.of(table_of(z, s, w).law(), kernels, z, s)
+    law = law_for_kernels(z, s, w, groups)
+    if law is not None:
+        return TableEmbedding.of(law, kernels, z, s)
     return _embed(z, s, kernels, generator, w, groups)
 
 

@@ -17,7 +17,7 @@ from frhsic.inference._kernel_intervals import LIMIT_DRAWS, interval_of_embeddin
 from frhsic.inference._question import IntervalOptions
 from frhsic.inference._results import Interval, TestResult
 from frhsic.inference._strata import MIN_LABEL_ROWS, MIN_TEST_ROWS
-from frhsic.inference._table import TableEmbedding, rng_of
+from frhsic.inference._table import MOST_JOINT, TableEmbedding, rng_of
 from frhsic.table import Law, ScoreTable, independence
 
 
@@ -86,6 +86,7 @@ def table_interval(table: ScoreTable, measure: Dependence, options: IntervalOpti
         half_width=float(ndtri(0.5 + 0.5 * options.confidence_level)) * found.standard_error(hsic.normalized),
         draws=found.by_chance(LIMIT_DRAWS, options.generator) / size if options.chance else None,
         attributes=tuple(axis.name for axis in table.s),
+        notes=found.notes,
     )
 
 
@@ -98,17 +99,21 @@ def table_gaps(
 
 def table_embedding(table: ScoreTable, measure: HSIC | DistanceCovariance) -> tuple[TableEmbedding, HSIC]:
     """Return the embedding of the rows of a table under the kernels of a measure, and it as an HSIC."""
-    if len(table.s) > 1:
-        fix = "Pass the rows for several columns jointly."
-        raise ArgumentError("scores", "be a table of one column of s for this measure", len(table.s), fix)
-    law, axis = table.law(), table.s[0]
-    label = axis.kind == "labels"
-    values = law.cells.astype(float)[:, None] if label else law.s
+    law = table.law()
+    if len(table.s) > 1 and len(law.s) > MOST_JOINT:
+        fix = "Pass the rows for many columns jointly."
+        raise ArgumentError(
+            "scores", f"have at most {MOST_JOINT:,} cells of s for this measure", len(law.s), fix
+        )
+    values = law.s.copy()
+    for j, axis in enumerate(table.s):
+        if axis.kind == "labels":
+            values[:, j] = np.unravel_index(law.cells, [other.size for other in table.s])[j]
     s = Sensitive(
         torch.from_numpy(np.ascontiguousarray(values)),
-        (axis.name,),
-        ("categorical" if label else "continuous",),
-        (axis.labels if label else None,),
+        tuple(axis.name for axis in table.s),
+        tuple("categorical" if axis.kind == "labels" else "continuous" for axis in table.s),
+        tuple(axis.labels or None for axis in table.s),
     )
     hsic = as_hsic(measure, s)
     z = torch.from_numpy(law.z)[:, None]

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frhsic.data import Sensitive
-from frhsic.kernels import Gaussian, Kernel
+from frhsic.kernels import Gaussian, Kernel, default_kernel
+from frhsic.kernels.documents import describe_kernel, has_document
 from frhsic.table import (
     JOINT_CELLS,
     Bandwidths,
@@ -33,6 +34,8 @@ _kept: ContextVar[dict[Any, Any] | None] = ContextVar("kept", default=None)
 _STEP = 1e-6
 # Cells of S in a table: more take too much memory beside 512 levels of the score.
 _MOST_CELLS = 16_384
+# Cells of several columns with rows in them, between which a kernel is a matrix.
+MOST_JOINT = 1_100
 # Multiplications of a bound on what cells leave out, a second or so. Long tails of many rows take more.
 _MOST_PRODUCTS = 5e9
 
@@ -115,6 +118,16 @@ def has_table(z: Tensor, s: Sensitive, groups: Tensor | None, *, joint: bool = F
     return math.prod(cells) <= _MOST_CELLS
 
 
+def law_for_kernels(z: Tensor, s: Sensitive, w: Tensor | None, groups: Tensor | None) -> Law | None:
+    """Return the law of a table between whose cells kernels are matrices; None of other rows."""
+    if has_table(z, s, groups):
+        return table_of(z, s, w).law()
+    if not has_table(z, s, groups, joint=True):
+        return None
+    law = table_of(z, s, w).law()
+    return law if len(law.s) <= MOST_JOINT else None
+
+
 @dataclass(frozen=True, eq=False)
 class TableEmbedding:
     """What inference needs of the cross-covariance of a score and S, from the law of a table.
@@ -131,22 +144,26 @@ class TableEmbedding:
     @classmethod
     def of(cls, law: Law, rules: tuple[Kernel, Kernel], z: Tensor, s: Sensitive) -> TableEmbedding:
         """Return the embedding under two kernels; scales that are rules are those of the table."""
+        rows, several = (law.rows.sum(axis=1), law.rows.sum(axis=0)), len(law.numbers) > 1
+        kernel_s, kernel_z = _with_scales(rules[1], law.s, rows[0]), _with_scales(rules[0], law.z, rows[1])
+        if several and _is_default(rules[1], s):
+            scales = Bandwidths.of(law).s
+            kernel_s = default_kernel(s.kinds, scales)
         sides = [
-            (rules[1], s.values, law.s[:, 0], law.rows.sum(axis=1), law.p),
-            (rules[0], z, law.z, law.rows.sum(axis=0), law.q),
+            _side(kernel.bind(x), torch.from_numpy(cells), share)
+            for kernel, x, cells, share in (
+                (kernel_s, s.values, law.s, law.p),
+                (kernel_z, z, law.z[:, None], law.q),
+            )
         ]
-        grams, bandwidths = [], []
-        for rule, x, cells, rows, share in sides:
-            kernel = rule
-            if isinstance(rule, Gaussian) and rule.bandwidth == "median" and rule.whiten is False:
-                kernel = replace(rule, bandwidth=median_distance(cells, rows))
-            grams.append(_side(kernel.bind(x), torch.from_numpy(cells)[:, None], share))
-            bandwidths.append(_bandwidth(kernel, number=rule is rules[0] or law.numbers[0]))
-        sigma_s, sigma_z = bandwidths
-        bounds = None
-        if sigma_s is not None and sigma_z is not None:
-            bounds = CellBounds(law, Bandwidths(sigma_z, (sigma_s,)))
-        return cls(law, KernelErrors(law, grams[0], grams[1]), bounds)
+        bounds, notes = None, tuple[str, ...]()
+        if several:
+            notes = (f"{' and '.join(s.names)} together: by {len(law.s):,} cells.",)
+        else:
+            sigma_s, sigma_z = _bandwidth(kernel_s, number=law.numbers[0]), _bandwidth(kernel_z, number=True)
+            if sigma_s is not None and sigma_z is not None:
+                bounds = CellBounds(law, Bandwidths(sigma_z, (sigma_s,)))
+        return cls(law, KernelErrors(law, *sides), bounds, notes)
 
     def __len__(self) -> int:
         return round(self.law.n)
@@ -210,6 +227,23 @@ class TableEmbedding:
         return torch.from_numpy(self.found.by_chance(n_draws, rng_of(generator)))
 
 
+def _is_default(kernel: Kernel, s: Sensitive) -> bool:
+    """Return whether a kernel is the one that sensitive columns have unless another is given."""
+    if not has_document(kernel):
+        return False
+    return bool(describe_kernel(kernel) == describe_kernel(default_kernel(s.kinds)))
+
+
+def _with_scales(kernel: Kernel, cells: NDArray[np.float64], rows: NDArray[np.float64]) -> Kernel:
+    """Return a kernel of one column, with the median distance of its cells where that is the rule."""
+    column = cells.reshape(len(cells), -1)
+    if not isinstance(kernel, Gaussian) or kernel.whiten is not False or column.shape[1] > 1:
+        return kernel
+    if kernel.bandwidth != "median":
+        return kernel
+    return replace(kernel, bandwidth=median_distance(column[:, 0], rows))
+
+
 def _bandwidth(kernel: Kernel, *, number: bool) -> float | None:
     """Return sigma of a Gaussian kernel of one column, 0 of the equality of labels, None of another one."""
     if not number:
@@ -220,9 +254,9 @@ def _bandwidth(kernel: Kernel, *, number: bool) -> float | None:
 
 
 def _side(kernel: Kernel, at: Tensor, share: NDArray[np.float64]) -> Side:
-    """Return a bound kernel between cells, with its derivative by differences."""
+    """Return a bound kernel between cells; of one column with its derivative, by differences."""
     gram, step = kernel.gram(at, at).numpy(), _STEP * float(at.max() - at.min())
-    if kernel.by_equality or step == 0.0:
+    if kernel.by_equality or step == 0.0 or at.shape[1] > 1:
         return Side(gram, share)
     slope = (kernel.gram(at + step, at) - kernel.gram(at - step, at)) / (2.0 * step)
     return Side(gram, share, slope.numpy())
