@@ -71,9 +71,7 @@ def test_a_pattern_is_counted_and_the_report_says_so(capsys):
 def test_every_engine_finds_the_same_numbers(capsys):
     found = []
     for engine in ("local", "pool"):
-        assert (
-            run(shlex.split(f"audit scores {WIDE} --sensitive sex --engine {engine} --json a.json")) == 0
-        )
+        assert run(shlex.split(f"audit scores {WIDE} --sensitive sex --engine {engine} --json a.json")) == 0
         found.append(json.loads(Path("a.json").read_text()))
     capsys.readouterr()
     assert found[0] == found[1]
