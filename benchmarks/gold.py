@@ -15,6 +15,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from scipy import special
@@ -22,14 +23,13 @@ from scipy import special
 from benchmarks._record import RESULTS, Runs
 from benchmarks._simulate import SEED, Array, rng
 from frhsic import audit
-from frhsic.auditing import Attribute, Audit
+from frhsic.auditing import Attribute, Audit, audit_source
 from frhsic.data import to_sensitive
 from frhsic.datasets import fetch_adult, make_preprocessor
 from frhsic.dependence import GDP, HSIC, ScoreGap
 from frhsic.inference import independence_test
 from frhsic.kernels import Gaussian
-from frhsic.kernels.scale import median_of_all_rows
-from frhsic.sketching import HSICSketch
+from frhsic.sources import open_source
 
 NAME = "gold.json"
 ROWS = 5_000
@@ -363,19 +363,18 @@ def time_audits() -> dict[str, Any]:
 
 
 def find_waves() -> dict[str, Any]:
-    """Return how often a wave of three periods along s is found, in rows and in a sketch of them."""
+    """Return how often a wave of three periods along s is found, in rows and in rows read in pieces."""
     start = time.process_time()
-    counts = dict.fromkeys(("rows", "sketch"), 0)
+    counts = dict.fromkeys(("rows", "pieces"), 0)
     for draw in range(WAVES):
         g = rng("gold", "wave", draw)
         s = g.uniform(size=WAVE_ROWS)
         z = WAVE * np.cos(6.0 * np.pi * s) + g.normal(size=WAVE_ROWS)
-        # With the scales that the audit of a source takes.
-        kernels = (Gaussian(median_of_all_rows(torch.from_numpy(x)[:, None])) for x in (z, s))
-        sketch = HSICSketch(*kernels).update(z, s)
-        options: dict[str, Any] = {"n_permutations": PERMUTATIONS, "random_state": draw}
-        counts["rows"] += independence_test(z, s, **options).pvalue <= 0.05
-        counts["sketch"] += independence_test(sketch, **options).pvalue <= 0.05
+        found = independence_test(z, s, n_permutations=PERMUTATIONS, random_state=draw)
+        counts["rows"] += found.pvalue <= 0.05
+        source = open_source(pa.table({"z": z, "s": s}), batch_rows=WAVE_ROWS // 7)
+        pieces = audit_source(source, scores="z", sensitive_features="s", random_state=draw)
+        counts["pieces"] += pieces.attribute("s").test.pvalue <= 0.05
     return {
         "what": f"Share of {WAVES} samples of {WAVE_ROWS:,} rows in which a wave is found at 5 %",
         SECONDS: round(time.process_time() - start, 2),

@@ -19,7 +19,6 @@ from benchmarks._record import RESULTS, write_section
 from benchmarks._simulate import Array, Task, chunks, draws_of, opened, rng, spread
 from frhsic import GDP, audit
 from frhsic.inference import Curve, conditional_curve, confidence_interval
-from frhsic.sketching import HSICSketch
 
 LEVEL, DRAWS, CHUNK = 0.95, 400, 50
 _BEFORE = "rare-before.json"
@@ -137,7 +136,6 @@ CELLS: tuple[Cell, ...] = (
     *(Cell(what, law, *size) for what, laws in _LAWS.items() for law in laws for size in _SIZES),
     Cell("share above a cut-off", "rate .01", 3_000, 72),
     Cell("share above a cut-off", "rate .02", 3_000),
-    Cell("share above a cut-off, of a sketch", "rate .01", 12_000),
     Cell("base rate", "rates .05 to .02", 12_000),
     Cell("base rate", "rates .01 to .18", 6_000),
     Cell("base rate", "rate .98", 6_000),
@@ -176,9 +174,6 @@ def band_of(what: str, scores: Array, ages: Array, draw: int) -> Curve:
     above = np.where(scores > 0.5, 1.0, -1.0) * generator.random(len(scores))
     if what == "share above a cut-off":
         return conditional_curve(above, {"age": ages}, cutoff=0.0, **options)
-    if what == "share above a cut-off, of a sketch":
-        sketch = HSICSketch.like(above, {"age": ages}, cutoffs=[0.0]).update(above, {"age": ages})
-        return conditional_curve(sketch, cutoff=0.0, **options)
     if what == "decisions of an audit":
         found = audit(above, sensitive_features={"age": ages}, thresholds=[0.0], **options)
         curve = found.attributes[0].decisions[0].curve

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from benchmarks._simulate import Array, Task, binomial_interval, chunks, draws_of, opened, rng, spread
-from frhsic import GDP, HSIC
+from frhsic import HSIC
 from frhsic.inference import confidence_interval, independence_test
 from frhsic.kernels import Gaussian
 from frhsic.sketching import HSICSketch
@@ -69,8 +69,6 @@ def one_draw(law: str, d: int, n: int, number: int) -> dict[str, float]:
     sketch = HSICSketch(kernels[0], kernels[1], n_features=FEATURES, random_state=number).update(z, s)
     value = sketch.value()
     found = {"relative": value / exact - 1.0}
-    if d == 1:
-        found["gdp"] = abs(sketch.gdp() - float(GDP()(x, y)))
     if n == SIZES[0]:  # then the error is known exactly
         return found
     error = sketch.error()
@@ -168,8 +166,6 @@ def summarise(runs: list[Task]) -> list[dict[str, Any]]:
             "largest_error": float(np.abs(relative).max()),
             "within": bool(np.sqrt((relative**2).mean()) <= MOST[d]),
         }
-        if "gdp" in cell:
-            row["largest_gdp_error"] = max(cell["gdp"])
         if "covered" in cell:
             covered = int(sum(cell["covered"]))
             row["rms_error_corrected"] = float(np.sqrt((np.array(cell["corrected"]) ** 2).mean()))

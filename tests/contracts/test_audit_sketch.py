@@ -24,14 +24,15 @@ def people():
             "age": age,
             "sex": np.where(rng.random(N) < 0.4, "f", "m"),
             "score": score,
+            "other": score**2 + 0.1 * rng.normal(size=N),
             "bought": np.where(rng.random(N) < score, "yes", "no"),
             "weight": rng.uniform(0.5, 2.0, N),
         }
     )
 
 
-def sketched(people, *columns, given=None, weights=None, z="score"):
-    s = people[list(columns)]
+def sketched(people, *columns, given=None, weights=None, z=("score", "other")):
+    s, z = people[list(columns)], list(z)
     sketch = HSICSketch.like(people[z], s)
     for part in np.array_split(np.arange(len(people)), 3):
         rows = people.iloc[part]
@@ -53,7 +54,7 @@ def ours(people):
 @pytest.fixture(scope="module")
 def theirs(people):
     return audit(
-        people["score"],
+        people[["score", "other"]],
         sensitive_features=people[["age", "sex"]],
         y_true=people["bought"],
         random_state=0,
@@ -66,7 +67,6 @@ def test_every_attribute_has_the_numbers_of_the_rows(ours, theirs):
         assert mine.names == other.names
         assert mine.test.n == N
         assert (mine.test.pvalue < 0.01) == (other.test.pvalue < 0.01)
-        assert mine.measures["gdp"].estimate == pytest.approx(other.measures["gdp"].estimate, rel=1e-6)
         for name in ("normalized_hsic", "hsic"):
             a, b = mine.measures[name], other.measures[name]
             assert a.low <= b.estimate <= a.high
@@ -74,27 +74,22 @@ def test_every_attribute_has_the_numbers_of_the_rows(ours, theirs):
         assert ("distance_correlation" in mine.measures) == (len(mine.names) == 1)
         if len(mine.names) == 1:
             assert mine.measures["distance_correlation"].n == 5_000
-    assert ours.attributes[0].curve.points == theirs.attributes[0].curve.points
-    np.testing.assert_allclose(ours.attributes[0].curve.mean, theirs.attributes[0].curve.mean, rtol=1e-9)
+        assert "gdp" not in mine.measures
 
 
 def test_columns_are_described_as_from_the_rows(ours, theirs):
-    assert (ours.n, ours.subject, ours.width) == (N, "score", 1)
+    assert (ours.n, ours.subject, ours.width) == (N, "representation", 2)
     assert [c.counts for c in ours.columns] == [c.counts for c in theirs.columns]
     assert [c.labels for c in ours.columns] == [c.labels for c in theirs.columns]
     assert (ours.columns[0].low, ours.columns[0].high) == (theirs.columns[0].low, theirs.columns[0].high)
-    assert ours.columns[0].mean == pytest.approx(theirs.columns[0].mean)
-    assert ours.score.low == pytest.approx(theirs.score.low, abs=1e-3)
-    assert ours.score.high == pytest.approx(theirs.score.high, abs=1e-3)
-    assert ours.score.unit_interval
+    assert ours.columns[0].mean == pytest.approx(theirs.columns[0].mean, abs=0.5)  # of 5,000 rows
 
 
 def test_the_outcome_is_asked_label_by_label(ours, theirs):
     mine, other = ours.attribute("age").outcome, theirs.attribute("age").outcome
     assert mine.equal_opportunity == other.equal_opportunity == "no"
     for a, b in zip(mine.labels, other.labels, strict=True):
-        assert (a.label, a.n) == (b.label, b.n)
-        assert a.gdp.estimate == pytest.approx(b.gdp.estimate, rel=1e-6)
+        assert (a.label, a.n, a.gdp) == (b.label, b.n, b.gdp)
     assert mine.equalized_odds.pvalue == other.equalized_odds.pvalue == 0.001
     assert mine.equalized_odds.n == N
     assert mine.calibration is None
@@ -102,20 +97,30 @@ def test_the_outcome_is_asked_label_by_label(ours, theirs):
 
 def test_what_came_from_stored_rows_is_said(ours):
     assert any("5,000 rows drawn at random" in note for note in ours.notes)
+    assert any("Calibration, the base rate and the AUC are not part" in note for note in ours.notes)
     assert ours.attribute("age").measures["kernel_hgr"].n == 1_000
     jsonschema.validate(json.loads(json.dumps(ours.to_dict())), schema())
 
 
 def test_weights_and_a_representation_are_taken_from_the_sketch(people):
-    wide = people.assign(other=people["score"] ** 2)
-    s = wide[["age"]]
-    sketch = HSICSketch.like(wide[["score", "other"]], s)
-    sketch.update(wide[["score", "other"]], s, wide["weight"])
-    found = audit(sketch, random_state=0)
+    found = audit(sketched(people, "age", weights="weight"), random_state=0)
     assert (found.subject, found.width, found.weighted) == ("representation", 2, True)
     assert found.certificate is None
     assert found.representation.recovered[0].attribute == "age"
-    assert "gdp" not in found.attribute("age").measures
+
+
+def test_the_weight_of_each_value_is_that_of_the_rows(people):
+    shares = people.groupby("sex")["weight"].sum() / people["weight"].sum()
+    masses = sketched(people, "sex", weights="weight").masses
+    np.testing.assert_allclose(masses.numpy(), shares, rtol=1e-12)
+    assert sketched(people, "age", "sex").masses is None
+
+
+def test_a_score_without_groups_is_counted_and_not_sketched(people):
+    with pytest.raises(
+        ValueError, match="'scores' must be sketches of several columns, or of rows in groups"
+    ):
+        audit(sketched(people, "age", z=["score"]))
 
 
 def test_within_labels_a_sketch_is_tested_by_the_mean_over_them(people):
@@ -144,10 +149,11 @@ def test_sketches_of_other_rows_or_without_the_joint_one_are_refused(people):
 
 def test_ids_that_are_shared_by_rows_are_noted() -> None:
     rng = np.random.default_rng(0)
-    s, score = rng.normal(size=(2, 600))
+    s, z = rng.normal(size=600), rng.normal(size=(600, 2))
     for ids, noted in ((np.arange(600), False), (np.arange(600) // 3, True)):
-        sketch = HSICSketch.like(score, {"age": s}).update(score, {"age": s}, ids=ids)
+        sketch = HSICSketch.like(z, {"age": s}).update(z, {"age": s}, ids=ids)
         assert any("600 of 600 stored rows share their id" in note for note in audit(sketch).notes) == noted
+    score = z[:, 0]
     grouped = HSICSketch.like(score, {"age": s}).update(score, {"age": s}, groups=np.arange(600) // 3)
     found = audit(grouped)
     assert not any("share their id" in note for note in found.notes)

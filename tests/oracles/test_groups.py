@@ -347,7 +347,7 @@ def test_a_sketch_of_groups_survives_bytes_and_sums_and_refuses_others():
         (empty + empty).update(z, s, groups=units + 0.5)
     with pytest.raises(ValueError, match="'method' must be 'permutation' for a sketch of groups"):
         independence_test(whole, method="gamma")
-    with pytest.raises(ValueError, match="'scores' must be a sketch without groups of rows for GDP"):
+    with pytest.raises(ValueError, match="'dependence' must be an HSIC without kernels for a sketch"):
         confidence_interval(whole, dependence=GDP())
 
 

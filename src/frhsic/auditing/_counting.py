@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -235,7 +235,7 @@ class Ends:
     def _count(self, name: int | str, column: Labels) -> None:
         counts = np.bincount(column.codes, minlength=len(column.names)).tolist()
         known = self.labels.setdefault(name, Counter())
-        known.update(dict(zip(column.names, counts, strict=True)))
+        known.update(dict(zip(labels_of(column), counts, strict=True)))
         if len(known) > _MOST_LABELS:
             must = f"have at most {_MOST_LABELS:,} labels"
             argument = "y_true" if name == "outcome" else "sensitive_features"
@@ -333,13 +333,15 @@ class _Plan:
         if not isinstance(column, Labels):
             return Labels(np.searchsorted(np.array(known, float), column), known)
         place = {label: code for code, label in enumerate(known)}
-        return Labels(np.array([place[label] for label in column.names])[column.codes], known)
+        return Labels(np.array([place[label] for label in labels_of(column)])[column.codes], known)
 
     def count(self) -> Counts:
         """Fill all tables in one pass."""
         joint = self.joint_axes()
         regions = [self.regions.get(name, ()) for name in self.names]
-        every = [((j,), (self.axis(j, CELLS, at),)) for j, at in enumerate(regions)]
+        every: list[tuple[tuple[int, ...], tuple[Axis, ...]]] = [
+            ((j,), (self.axis(j, CELLS, at),)) for j, at in enumerate(regions)
+        ]
         if joint is not None:
             every.append((tuple(range(len(self.names))), joint))
         labels = self.known.get("outcome", ())
@@ -397,6 +399,11 @@ class _Plan:
             weights=w if self.weighted else None,
             outcome=None if roles.outcome is None else sample.column(roles.outcome),
         )
+
+
+def labels_of(column: Labels) -> tuple[Label, ...]:
+    """Return the labels of a column that was read."""
+    return cast(tuple[Label, ...], column.names)
 
 
 def sort_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
@@ -457,7 +464,7 @@ def _check(ends: Ends, roles: Roles, kinds: Mapping[str, str]) -> None:
             entries = [label for label, n in counts.items() for _ in range(max(1, n * _ENTRIES // ends.n))]
             own = {name: kinds[name]} if name in kinds else None
             to_sensitive({name: entries}, kinds=own, rows_of="scores")
-    labels = ends.labels.get("outcome", {})
+    labels = ends.labels.get("outcome", ())
     if len(labels) > MAX_LABELS:
         must = f"have at most {MAX_LABELS} labels, or hold numbers"
         fix = "Gather rare labels."

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-
-import torch
-from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.auditing._parts import Column
@@ -23,12 +19,13 @@ from frhsic.auditing._subject import (
     note_repeated_rows,
 )
 from frhsic.data import Label
-from frhsic.inference import AUCCurve, Curve, auc_curve
 from frhsic.sketching import HSICSketch
 
 
 class SketchSubject(Subject):
-    """A sketch of rows, which holds their weights and the labels of the outcome."""
+    """A sketch of a representation, or of rows in groups, which holds their weights and labels."""
+
+    has_means = False
 
     def __init__(self, sketch: HSICSketch, settings: Settings, positive: Label | None = None) -> None:
         z, s, w = sketch.stored
@@ -36,84 +33,36 @@ class SketchSubject(Subject):
         self.sketch, self.settings, self.s, self.n = sketch, settings, s, sketch.n_rows
         self.data, self.given, self.options = (sketch,), sketch.labels, {"random_state": settings.seed}
         self.stored, self.groups_lost = RowsSubject(z, s, settings, weights), sketch.grouped
-        self.has_means = z.shape[1] == 1 and s.kinds.count("continuous") <= 1 and not sketch.grouped
         self.favourable = None if positive is None else cut(positive)
-        self.whole = s  # that of all labels, where this is one of them
 
     @property
     def rows(self) -> RowsSubject:
         return self.stored
 
     def mean_error(self) -> float:
-        line = self.sketch.line()
-        assert line.mean is not None and line.variance is not None  # noqa: S101, PT018 - of a score
-        variance = line.mass @ (line.variance + (line.mean - line.mass @ line.mean).square())
-        return math.sqrt(float(variance * line.squared_mass.sum()))
+        return self.stored.mean_error()
 
     def by_label(self) -> list[tuple[str, SketchSubject]]:
-        parts = [(cut(one), SketchSubject(self.sketch.at(one), self.settings)) for one in self.sketch.labels]
-        for _, part in parts:
-            part.whole = self.s
-        return parts
-
-    def codes_of(self, values: Tensor) -> Tensor:
-        """Return values of s with the codes that the categories have among all labels of the outcome."""
-        mine, known = ((s.categories or (None,))[0] for s in (self.s, self.whole))
-        if mine is None or known is None or mine == known:
-            return values
-        return torch.tensor([float(known.index(label)) for label in mine])[values.long()].to(values)
-
-    def curve(self, confidence_level: float, cutoff: float | None = None) -> Curve:
-        found = super().curve(confidence_level, cutoff)
-        if self.whole.categories == self.s.categories:
-            return found
-        points, start, stop = (
-            tuple(self.codes_of(torch.tensor(ends)).tolist())
-            for ends in (found.points, found.start, found.stop)
-        )
-        return replace(found, points=points, start=start, stop=stop)
-
-    def auc(self) -> AUCCurve | None:
-        """Return the AUC of the stored rows, at most 5,000 of each label."""
-        if self.favourable is None or not self.has_means:
-            return None
-        parts = [(label == self.favourable, part, part.rows) for label, part in self.by_label()]
-        z = torch.cat([rows.z for _, _, rows in parts])
-        s = torch.cat([part.codes_of(rows.s.values) for _, part, rows in parts])
-        # A row counts beside those of its own label only: weights need no scale in common.
-        w = torch.cat([torch.ones(rows.n) if rows.w is None else rows.w * rows.n for _, _, rows in parts])
-        y = torch.cat([torch.full((rows.n,), float(positive)) for positive, _, rows in parts])
-        level = self.settings.confidence_level
-        found = auc_curve(y, z, replace(self.s, values=s), confidence_level=level, sample_weight=w)
-        return replace(found, label=self.favourable)
+        return [(cut(one), SketchSubject(self.sketch.at(one), self.settings)) for one in self.sketch.labels]
 
     def describe(self) -> Column:
-        s, line = self.s, self.sketch.line()
-        if s.kinds == ("continuous",):
-            distinct = self.sketch.distinct or len(s.values.unique())
-            return _describe_law(s.names[0], distinct, *line.law)
-        labels = (s.categories or ((),))[0] or ()
-        counts = torch.zeros(len(labels), dtype=torch.float64)
-        counts[line.s.values[:, 0].long()] = self.n * line.mass  # of equal weights these are rows
-        return describe_categories(s.names[0], tuple(labels), counts.tolist())
+        masses, labels = self.sketch.masses, (self.s.categories or (None,))[0]
+        if labels is None or masses is None:
+            column = self.stored.describe()
+            return replace(column, distinct=self.sketch.distinct or column.distinct)
+        counts = (self.n * masses).tolist()  # of equal weights these are rows
+        return describe_categories(self.s.names[0], tuple(labels), counts)
 
     def describe_score(self) -> Column:
-        return _describe_law("score", len(self.sketch.stored.z.unique()), *self.sketch.law_z())
-
-    def _gaps_of_stored(self) -> str:
-        if len(self.s.names) > 1:
-            return ", and so are gaps on all columns jointly"
-        counted = self.sketch.score_table() is not None
-        return "" if counted else ", and so are gaps of the score and of decisions"
+        return self.stored.describe_score()
 
     def notes(self) -> tuple[str, ...]:
         sketch, stored = self.sketch, len(self.sketch.stored.z)
         notes = [f"Of a sketch: all {self.n:,} rows in one pass, by sums of features. {sketch.error()}"]
         if stored < self.n:
             notes.append(
-                "Answers about regions, distance correlation, kernel HGR, the profile and the certificate "
-                f"are those of {stored:,} rows drawn at random{self._gaps_of_stored()}; the test, HSIC, GDP "
-                "and curves are those of all rows."
+                "Descriptions of numbers, distance correlation, kernel HGR, the profile and the certificate "
+                f"are those of {stored:,} rows drawn at random; the test and HSIC are those of all rows."
             )
         repeated = 0 if sketch.grouped else sketch.repeated_ids
         if repeated:
@@ -123,10 +72,7 @@ class SketchSubject(Subject):
                 "the column as 'groups' (--group)."
             )
         if sketch.labels:
-            notes.append(
-                "Calibration and the base rate are not part of the audit of a sketch; the AUC is that of at "
-                "most 5,000 stored rows of each label."
-            )
+            notes.append("Calibration, the base rate and the AUC are not part of the audit of a sketch.")
         if sketch.grouped:
             notes.append(
                 "Rows come in groups: of a sketch only the test and HSIC count these. Gaps (GDP too), "
@@ -136,27 +82,6 @@ class SketchSubject(Subject):
         else:
             notes += note_repeated_rows(sketch.stored.z, sketch.stored.s)
         return tuple(notes)
-
-
-def _describe_law(
-    name: str, distinct: int, places: Tensor, mass: Tensor, least: float, most: float
-) -> Column:
-    """Return the description of a column; quantiles are exact to the distance of its places."""
-    order = places.argsort()
-    ordered, below = places[order], mass[order].cumsum(0)
-    low, high = (
-        min(max(float(ordered[min(int(torch.searchsorted(below, q)), len(ordered) - 1)]), least), most)
-        for q in (0.01, 0.99)
-    )
-    return Column(
-        name=name,
-        kind="continuous",
-        distinct=distinct,
-        low=low,
-        mean=float(mass @ places),
-        high=high,
-        unit_interval=least >= 0.0 and most <= 1.0,
-    )
 
 
 # ---- input validation --------------------------------------------------------------------------------------
@@ -172,6 +97,10 @@ def subjects_of_sketches(
     n = every[-1].n_rows
     if n < MIN_ROWS:
         raise ArgumentError("scores", f"have at least {MIN_ROWS} rows", f"a sketch of {n}", "Add more rows.")
+    if every[-1].stored.z.shape[1] == 1 and not every[-1].grouped:
+        must = "be sketches of several columns, or of rows in groups: one score is counted"
+        fix = "Pass a ScoreTable of each sensitive column and one of all, or use audit_source."
+        raise ArgumentError("scores", must, "sketches of one score", fix)
     check_identifiers(every[-1].stored.s, n)
     positive = _positive_label(every[-1].labels, positive_label)
     return [SketchSubject(sketch, settings, positive) for sketch in every]

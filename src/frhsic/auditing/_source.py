@@ -230,7 +230,7 @@ def _borders_of(regions: Sequence[RegionQuestion], column: str) -> list[float]:
 
 def _notes_of_counts(counts: Counts) -> tuple[str, ...]:
     """Return notes on joint rows, an outcome of numbers, and numbers that may stand for no value."""
-    notes = []
+    notes: list[str | None] = []
     if counts.drawn is not None:
         notes.append(_JOINT_NOTE.format(len(counts.drawn.z)))
     if counts.beside:

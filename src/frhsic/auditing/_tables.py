@@ -169,7 +169,8 @@ def subjects_of_counts(
     counts: Counts, settings: Settings, *, positive_label: Label | None
 ) -> list[RowsSubject]:
     """Return the subjects of a source, the last one that of all columns jointly."""
-    beside = [NumericOutcome(*tables) for tables in counts.beside] or [None] * len(counts.tables)
+    beside: list[NumericOutcome | None] = [NumericOutcome(*tables) for tables in counts.beside]
+    beside = beside or [None] * len(counts.tables)
     positive = next((label for label in counts.labels if str(label) == str(positive_label)), positive_label)
     if positive is None and len(counts.labels) == 2:
         positive = counts.labels[-1]

@@ -42,7 +42,7 @@ def band_ends(process: Process, mass: Tensor, options: IntervalOptions) -> tuple
     mean, largest = process.mean[:, 0] + curve.overall, _largest_error(process, options)
     scores = curve.f[:, 0] + curve.overall
     least, most = scores.min(), scores.max()
-    if curve.stored is None and bool(((scores == least) | (scores == most)).all() & (least < most)):
+    if bool(((scores == least) | (scores == most)).all() & (least < most)):
         reach = most - least
         low, high = _rate_ends(process, (mean - least) / reach, float(reach), mass, largest, level)
         return least + reach * low, least + reach * high
@@ -78,10 +78,6 @@ class _Skew(NamedTuple):
         w, place = places.w, torch.repeat_interleave(torch.tensor(places.sizes))
         x = w * (process.curve.f[:, 0] - process.curve.gaps[place, 0])
         x = torch.where(x.abs() > 1e-9 * x.abs().max(), x, 0.0)  # errors of rounding have a sign too
-        if process.curve.stored is not None:  # of a sketch: rows at a place show two moments only
-            x, w = process.curve.stored
-            whole = [part.sum()[None] for part in _powers(w * x, w)]
-            return cls._of([torch.zeros_like(process.common)] * 5), cls._of(whole)
         if places.units is None:
             sums = [places.sums(part) for part in _powers(x, w)]
             whole = [part.sum()[None] for part in sums]

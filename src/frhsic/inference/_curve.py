@@ -3,53 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import overload
 
 import torch
 from torch import Tensor
 
 from frhsic.data import Sensitive
 from frhsic.inference._band_ends import band_ends
-from frhsic.inference._process import Process, Smoothed, smooth_rows, smooth_sketch
+from frhsic.inference._process import Process, Smoothed, smooth_rows
 from frhsic.inference._question import (
     IntervalOptions,
     Observations,
     check_one_column,
-    check_sketch_alone,
-    check_sketch_of_rows,
 )
 from frhsic.inference._results import Curve
-from frhsic.inference._score_table import Table
 from frhsic.numerics._cells import Cells
 from frhsic.numerics._threads import one_thread
-from frhsic.sketching import HSICSketch, SensitiveLine
 
 
-@overload
-def conditional_curve(
-    scores: HSICSketch,
-    *,
-    confidence_level: float = ...,
-    cutoff: float | None = ...,
-    n_draws: int = ...,
-    random_state: object = ...,
-) -> Curve: ...
-@overload
-def conditional_curve(
-    scores: object,
-    s: object,
-    *,
-    confidence_level: float = ...,
-    cutoff: float | None = ...,
-    n_draws: int = ...,
-    random_state: object = ...,
-    sample_weight: object = ...,
-    groups: object = ...,
-) -> Curve: ...
 @one_thread()
 def conditional_curve(
     scores: object,
-    s: object = None,
+    s: object,
     *,
     confidence_level: float = 0.95,
     cutoff: float | None = None,
@@ -68,15 +42,13 @@ def conditional_curve(
 
     Parameters
     ----------
-    scores : array-like of shape (n,), or HSICSketch
-        Scores; or a sketch of one column of scores and one of s.
+    scores : array-like of shape (n,)
     s : array-like of shape (n,) or (n, 1)
-        The sensitive column. Left out for a sketch, as are weights and groups.
+        The sensitive column.
     confidence_level : float, default=0.95
         The confidence that the whole curve lies in the band.
     cutoff : float, optional
-        Follow the share of scores above this one instead of the mean score. A sketch needs it among its
-        ``cutoffs``, else its stored rows are taken.
+        Follow the share of scores above this one instead of the mean score.
     n_draws : int, default=999
         Multiplier draws, of groups.
     random_state : None, int or generator, default=None
@@ -120,32 +92,12 @@ def conditional_curve(
     between 20 and 29 (n = 2,000). Target: the true curve, value by value.
     """
     options = IntervalOptions.read(confidence_level, n_draws, random_state)
-    if isinstance(scores, HSICSketch):
-        check_sketch_alone(s=s, sample_weight=sample_weight, groups=groups)
-        check_sketch_of_rows(scores, "a curve")
-        line = scores.line()
-        check_one_column(line.s, "curve")
-        curve = _smooth_sketch(scores, line, cutoff)
-        if curve is not None:
-            return _band(curve, line.s, line.mass, options, scores.n_rows, sketched=True)
-        z, stored, w = scores.stored
-        rows = Observations(z, stored, w / w.sum())
-    else:
-        rows = Observations.read(scores, s, sample_weight, groups, min_rows=4, one_column=True)
-        rows = rows.drop_zero_weights(4)
-        check_one_column(rows.s, "curve")
+    rows = Observations.read(scores, s, sample_weight, groups, min_rows=4, one_column=True)
+    rows = rows.drop_zero_weights(4)
+    check_one_column(rows.s, "curve")
     if cutoff is not None:
         rows = replace(rows, z=(rows.z > cutoff).to(rows.z))
     return _band(smooth_rows(rows), rows.s, rows.weights, options, rows.n_units)
-
-
-def _smooth_sketch(sketch: HSICSketch, line: SensitiveLine, cutoff: float | None) -> Smoothed | None:
-    """Return the curve of the mean, or of decisions, of all rows of a sketch; None where it has none."""
-    if cutoff is None:
-        return smooth_sketch(sketch, line)
-    table = Table.of_sketch(sketch)
-    chosen = None if table is None else (table.cutoffs == cutoff).nonzero()[:, 0]
-    return None if table is None or chosen is None or not len(chosen) else table.decisions(chosen)
 
 
 def cell_medians(s: Sensitive, w: Tensor, cells: Cells) -> Tensor:
@@ -167,8 +119,6 @@ def _band(
     w: Tensor,
     options: IntervalOptions,
     n: int,
-    *,
-    sketched: bool = False,
 ) -> Curve:
     """Return the curve and its band in all cells."""
     cells, mass, cell = curve.cells, curve.mass, curve.places.cell
@@ -177,7 +127,7 @@ def _band(
     mean_low, mean_high = band_ends(process, mass, options)
     low, high = mean_low, mean_high
     start, stop = cells.ends(cell)
-    counts = (n * mass).round().long() if sketched else cells.codes(s).bincount(minlength=cells.size)[cell]
+    counts = cells.codes(s).bincount(minlength=cells.size)[cell]
     if cells.narrow and not cells.exact:
         low, high = _between_neighbours(mean_low, mean_high, cells.single[cell])
     return Curve(

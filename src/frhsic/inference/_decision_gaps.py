@@ -13,7 +13,7 @@ from torch import Tensor
 from frhsic._checks import ArgumentError
 from frhsic._text import number
 from frhsic.dependence import ScoreGap
-from frhsic.inference._gaps import Gaps, gaps_of, gaps_of_sketch
+from frhsic.inference._gaps import gaps_of
 from frhsic.inference._gdp_intervals import (
     Tails,
     gaps_under_independence,
@@ -27,14 +27,9 @@ from frhsic.inference._question import (
     IntervalOptions,
     Observations,
     check_one_score,
-    check_sketch_alone,
-    check_sketch_of_rows,
-    note_stored,
-    stored_rows,
 )
 from frhsic.inference._results import DecisionGaps, Interval
 from frhsic.numerics._threads import one_thread
-from frhsic.sketching import HSICSketch
 from frhsic.table import ScoreTable
 
 # Cut-offs at which the curve is drawn and its largest value is looked for, at equal shares of the rows.
@@ -61,12 +56,10 @@ def decision_gaps(
 
     Parameters
     ----------
-    scores : array-like of shape (n,), ScoreTable or HSICSketch
-        Scores; or a table of counts, of which ``cutoffs`` must be borders of levels; or a sketch of one
-        column of scores and one of s. With ``cutoffs`` of its own it gives the gaps of all rows at these,
-        else its stored rows are taken.
+    scores : array-like of shape (n,), or ScoreTable
+        Scores; or a table of counts, of which ``cutoffs`` must be borders of levels.
     s : array-like of shape (n,) or (n, q)
-        The sensitive columns, taken jointly. Left out for a sketch, as are weights and groups.
+        The sensitive columns, taken jointly. Left out for a table, as are weights and groups.
     cutoffs : sequence of float, optional
         None takes those between the levels of the score, or up to 127 of them.
     confidence_level : float, default=0.95
@@ -104,25 +97,16 @@ def decision_gaps(
     options = IntervalOptions.read(confidence_level, n_draws, random_state, chance=True)
     asked = None if cutoffs is None else read_cutoffs(cutoffs)
     measure = ScoreGap(cutoff="worst")
-    table: Gaps | None = None
-    notes: tuple[str, ...] = ()
     if isinstance(scores, ScoreTable):
         check_table_alone(s=s, sample_weight=sample_weight, groups=groups)
         return table_gaps(scores, measure, asked).decisions(asked, options)
-    if isinstance(scores, HSICSketch):
-        check_sketch_alone(s=s, sample_weight=sample_weight, groups=groups)
-        check_sketch_of_rows(scores, "the gap of decisions")
-        rows, table = stored_rows(scores), gaps_of_sketch(scores, measure, asked)
-        notes = note_stored(scores) if table is None else ()
-    else:
-        rows = Observations.read(scores, s, sample_weight, groups, one_column=True).drop_zero_weights()
+    rows = Observations.read(scores, s, sample_weight, groups, one_column=True).drop_zero_weights()
     if bool((rows.z == rows.z[:1]).all()):
         fix = "A constant decides nothing; pass the scores before they are rounded."
         raise ArgumentError("scores", "have more than one value", "the same in every row", fix)
-    table = table or gaps_of(rows, measure, asked)
+    table = gaps_of(rows, measure, asked)
     if table is not None:
-        gaps = table.decisions(asked, options)
-        return replace(gaps, notes=(*gaps.notes, *notes))
+        return table.decisions(asked, options)
     found = find_decisions(rows, measure, None if asked is None else _tensor(asked))
     tails = tails_of_columns(found.curve, min(n_draws, MOST_DRAWS), options.generator)
     each = _Together.of(tails).both(1.0 - confidence_level)
@@ -140,7 +124,7 @@ def decision_gaps(
         target=f"at each cut-off {found.target}",
         attributes=rows.s.names,
         n=rows.n_units,
-        notes=(*notes, *group_notes(rows), *found.curve.notes()),
+        notes=(*group_notes(rows), *found.curve.notes()),
         largest=_interval(rows, measure, options, found, tails, draws) if cutoffs is None else None,
     )
 

@@ -17,7 +17,6 @@ from frhsic.inference._question import IntervalOptions, Observations
 from frhsic.inference._results import DecisionGaps, EquivalenceResult, Interval
 from frhsic.inference._table import has_table, once, table_of
 from frhsic.numerics._cells import Cells
-from frhsic.sketching import HSICSketch
 from frhsic.table import Floats, GapErrors, GapLimits, Integers, Law, ScoreTable, coarse_cells
 
 Gap: TypeAlias = GDP | ScoreGap | RankGap
@@ -171,45 +170,6 @@ def gaps_of(rows: Observations, measure: Gap, cutoffs: Sequence[float] | None = 
         s, exact = once(("cells",), (s.values, rows.w), lambda: cells.as_sensitive(s)), cells.exact
     found = Gaps.of(table_of(rows.z, s, rows.w, cutoffs=asked or ()), asked)
     return found if exact is None else replace(found, names=rows.s.names, exact=exact)
-
-
-def gaps_of_sketch(sketch: HSICSketch, measure: Gap, cutoffs: Sequence[float] | None = None) -> Gaps | None:
-    """Return the gaps of all rows of a sketch, with each score at the mean of its level.
-
-    None where it counts no decisions, lacks an asked cut-off, or outliers stretch its grid too far. A
-    distance between two laws changes by at most the mean distances that scores move: a gap is off by at most
-    twice the mean distance between a score and the mean of its level. Both ends move by that.
-    """
-    found = sketch.score_table()
-    if found is None or sketch.grouped or measure._cells is not None:
-        return None
-    line, mass, squares = found.line, found.mass.numpy(), found.squared_mass.numpy()
-    ends, scores = found.cutoffs.numpy(), sketch.law_z()
-    asked = asked_cutoffs(measure) if cutoffs is None else cutoffs
-    if asked is not None and not np.isin(asked, ends).all():
-        return None
-    levels = np.flatnonzero(mass.sum(axis=0) > 0)
-    at, weight = scores.places.numpy(), scores.mass.numpy()
-    level = np.searchsorted(ends, at)
-    held, inside = (np.bincount(level, x, len(ends) + 1) for x in (weight, weight * at))
-    middle = np.concatenate((ends[:1], 0.5 * (ends[1:] + ends[:-1]), ends[-1:]))
-    z = np.where(held > 0, inside / np.maximum(held, 1e-300), middle)
-    step = float(np.diff(at).min()) if len(at) > 1 else 0.0
-    error = 2.0 * (float(weight @ np.abs(at - z[level])) + step)
-    numbers = [kind == "continuous" for kind in line.s.kinds]
-    law = Law.of_shares(mass[:, levels], squares[:, levels], line.s.values.numpy(), z[levels], numbers)
-    code = coarse_cells(law)
-    if line.step > 0.0 and float(law.p.max()) > 1.5 / (code.max() + 1):
-        return None
-    last = _last_levels(asked, np.append(scores.low, ends), np.append(ends, scores.high), levels)
-    note = (
-        f"By {len(levels):,} levels of the score: within {number(error)} of the gap of the scores "
-        "themselves; the interval is longer by that on both sides."
-    )
-    errors = GapErrors(law, law.seed, cutoffs=last)
-    exact = _is_exact(law) and line.step == 0.0
-    upto = np.append(ends, np.inf)[levels]
-    return Gaps(errors, upto, line.s.names, exact, error, sketch.n_rows, (note,))
 
 
 def asked_cutoffs(measure: Gap) -> list[float] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -12,19 +11,16 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from frhsic.dependence import GDP
-from frhsic.inference._gaps import gaps_of, gaps_of_sketch
+from frhsic.inference._gaps import gaps_of
 from frhsic.inference._kernel_intervals import CHANCE_DRAWS, group_notes
 from frhsic.inference._places import roots
-from frhsic.inference._process import Process, Smoothed, smooth_rows, smooth_sketch
+from frhsic.inference._process import Process, Smoothed, smooth_rows
 from frhsic.inference._question import (
     IntervalOptions,
     Observations,
-    check_sketch_of_rows,
-    stored_rows,
 )
 from frhsic.inference._results import Interval
 from frhsic.numerics._permutations import random_orders
-from frhsic.sketching import HSICSketch
 
 # The simultaneous confidence with which the sign of a gap is taken as known.
 BEYOND_DOUBT = 0.99
@@ -39,24 +35,6 @@ def gdp_interval(rows: Observations, measure: GDP, options: IntervalOptions) -> 
     measure, curve = gdp_curve(rows, measure)
     estimate = float(measure(rows.z, rows.s, rows.w))
     return _interval(curve, options, estimate, rows.s.names, rows.n_units, group_notes(rows))
-
-
-def sketch_gdp_interval(sketch: HSICSketch, measure: GDP, options: IntervalOptions) -> Interval:
-    """Return the interval of a sketch: by its counts of decisions where it has them, else by its means."""
-    check_sketch_of_rows(sketch, "GDP")
-    found = gaps_of_sketch(sketch, measure)
-    if found is not None:
-        return found.interval(measure, options)
-    line = sketch.line()
-    curve = smooth_sketch(sketch, line)
-    if curve is None:
-        stored = gdp_interval(stored_rows(sketch), measure, options)
-        reach = (
-            f"The numbers of s reach too far for the grid of the sketch: {stored.n:,} stored rows were used."
-        )
-        return replace(stored, notes=(*stored.notes, reach))
-    estimate = float(curve.mass @ curve.gaps.abs().mean(dim=-1))
-    return _interval(curve, options, estimate, line.s.names, sketch.n_rows)
 
 
 def _interval(
@@ -246,7 +224,7 @@ def _widening(curve: Smoothed, rows: Tensor, largest: float) -> Tensor:
     By Cornish and Fisher: z + c (z^2 - 1) / 6, with c the skewness of the mean of the rows behind a point. It
     is that of all rows over the root of their number, and both sides take the longer one.
     """
-    shares = curve.places.shares
+    shares = curve.places.w
     second, third = shares @ curve.f.square(), shares @ curve.f.pow(3)
     skewness = third.abs() / second.clamp_min(1e-300) ** 1.5
     return 1.0 + skewness / rows.sqrt()[:, None] * max(0.0, largest**2 - 1.0) / (6.0 * largest)
@@ -289,14 +267,13 @@ def gaps_under_independence(curve: Smoothed, generator: torch.Generator) -> Tens
         root = roots(curve.covariance[1:, :, 1:].reshape(size, size))
         draws = torch.randn((CHANCE_DRAWS, size), generator=generator, dtype=torch.float64) @ root
         sums = draws.reshape(CHANCE_DRAWS, r, -1).permute(2, 0, 1)
-    elif n <= CHANCE_ROWS and places.counts is None:
+    elif n <= CHANCE_ROWS:
         orders = random_orders(n, CHANCE_DRAWS, generator)
         sums = torch.stack([places.sums(places.w[:, None] * f[order]) for order in orders], dim=1)
     else:
         noise = torch.randn((len(places.sizes), CHANCE_DRAWS, r), generator=generator, dtype=torch.float64)
-        counts = f.new_ones(n) if places.counts is None else places.counts
-        around = f - counts @ f / counts.sum()
-        root = roots((counts[:, None] * around).mT @ around / (counts.sum() - 1.0))
+        around = f - f.mean(dim=0)
+        root = roots(around.mT @ around / (n - 1.0))
         sums = places.sums(places.w.square()).sqrt()[:, None, None] * (noise @ root)  # (M, B, r)
     gaps = sums / curve.mass[:, None, None] - sums.sum(dim=0)
     return torch.einsum("m,mbr->br", curve.mass, gaps.abs())

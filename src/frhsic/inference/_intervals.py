@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from frhsic._checks import ArgumentError
 from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance, RankGap, ScoreGap
-from frhsic.inference._gdp_intervals import gdp_interval, sketch_gdp_interval
+from frhsic.inference._gdp_intervals import gdp_interval
 from frhsic.inference._kernel_intervals import kernel_interval
 from frhsic.inference._of_table import check_table_alone, table_interval
 from frhsic.inference._question import (
@@ -21,7 +21,6 @@ from frhsic.inference._results import Interval
 from frhsic.inference._score_gap_intervals import (
     rank_gap_interval,
     score_gap_interval,
-    sketch_score_gap_interval,
 )
 from frhsic.inference._sketch_intervals import sketch_hsic_interval
 from frhsic.numerics._threads import one_thread
@@ -35,12 +34,6 @@ _OF_ROWS: dict[type[Dependence], Callable[[Observations, Any, IntervalOptions], 
     GDP: gdp_interval,
     ScoreGap: score_gap_interval,
     RankGap: rank_gap_interval,
-}
-_OF_SKETCH: dict[type[Dependence], Callable[[HSICSketch, Any, IntervalOptions], Interval]] = {
-    HSIC: sketch_hsic_interval,
-    GDP: sketch_gdp_interval,
-    ScoreGap: sketch_score_gap_interval,
-    RankGap: sketch_score_gap_interval,
 }
 
 
@@ -166,8 +159,7 @@ def confidence_interval(
         return table_interval(scores, measure, options)
     if isinstance(scores, HSICSketch):
         check_sketch_alone(s=s, sample_weight=sample_weight, groups=groups)
-        of_sketch = _OF_SKETCH.get(type(measure), sketch_hsic_interval)  # which raises for other measures
-        return of_sketch(scores, measure, options)
+        return sketch_hsic_interval(scores, measure, options)
     of_rows = find_method(_OF_ROWS, measure)
     rows = Observations.read(scores, s, sample_weight, groups).drop_zero_weights()
     if bool((rows.z == rows.z[:1]).all()):

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.inference._question import effective_units
-from frhsic.numerics._cells import Cells
-from frhsic.sketching import SensitiveLine
 
 # More cells than these are an error.
 MOST_PLACES = 1_024
@@ -26,7 +24,6 @@ class Places:
     rows: Tensor  # (m,), sorted by place
     sizes: list[int]  # rows at each place
     w: Tensor  # (m,), in the order of rows
-    counts: Tensor | None = None  # (m,), how many equal rows each one stands for; None: one
     units: Tensor | None = None  # (m,), codes of the units within which rows may depend on one another
 
     def by_unit(self, x: Tensor) -> sparse.csr_matrix:
@@ -48,8 +45,6 @@ class Places:
     def sums(self, x: Tensor) -> Tensor:
         """Return the sums of x ``(m, ...)``, in the order of rows, over each place."""
         place = torch.repeat_interleave(torch.tensor(self.sizes))
-        if self.counts is not None:
-            x = x * self.counts.reshape(-1, *(1,) * (x.ndim - 1))
         return x.new_zeros((len(self.sizes), *x.shape[1:])).index_add(0, place, x)
 
     @property
@@ -58,11 +53,6 @@ class Places:
         if self.units is not None:
             return effective_units(self.w, self.units)
         return 1.0 / float(self.sums(self.w.square()).sum())
-
-    @property
-    def shares(self) -> Tensor:
-        """The weight of all rows that each one stands for, shape ``(m,)``."""
-        return self.w if self.counts is None else self.counts * self.w
 
 
 def gather_rows(code: Tensor, w: Tensor, units: Tensor | None = None, name: str = "s") -> Places:
@@ -76,24 +66,6 @@ def gather_rows(code: Tensor, w: Tensor, units: Tensor | None = None, name: str 
         )
     rows, sizes = place.to(torch.int16).argsort(stable=True), counts[cell].tolist()
     return Places(cell, rows, sizes, w[rows], units=None if units is None else units[rows])
-
-
-def line_places(line: SensitiveLine, cells: Cells) -> tuple[Tensor, Places]:
-    """Return scores and places that have the moments of a sketch: two rows at each knot, for all there.
-
-    They lie one deviation below and above the mean. Within a knot the weights are taken as unrelated to the
-    scores.
-    """
-    if line.mean is None or line.variance is None:
-        raise ArgumentError("scores", "be a sketch of one column here", "several", "Sketch a score.")
-    reach = line.variance.sqrt()
-    scores = torch.stack((line.mean - reach, line.mean + reach), dim=1).flatten()
-    w = (line.squared_mass / line.mass).repeat_interleave(2)
-    counts = (0.5 * line.mass.square() / line.squared_mass).repeat_interleave(2)
-    code = cells.codes(line.s).repeat_interleave(2)
-    rows = code.argsort(stable=True)
-    cell, sizes = code.unique(return_counts=True)
-    return scores[:, None], Places(cell, rows, sizes.tolist(), w[rows], counts[rows])
 
 
 def roots(covariance: Tensor) -> Tensor:

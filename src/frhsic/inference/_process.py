@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -23,10 +22,9 @@ from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from frhsic._checks import ArgumentError
-from frhsic.inference._places import Places, gather_rows, line_places, roots
+from frhsic.inference._places import Places, gather_rows, roots
 from frhsic.inference._question import Observations
 from frhsic.numerics._cells import Cells
-from frhsic.sketching import HSICSketch, SensitiveLine
 
 # The process of a mean over s is drawn at no more places than this; of more at half as many of equal mass.
 _POINTS = 256
@@ -48,14 +46,10 @@ _BLOCK = 4_000_000
 class Smoothed:
     """Means of features within cells of s, with what their errors need."""
 
-    def __init__(
-        self, features: Tensor, places: Places, cells: Cells, stored: tuple[Tensor, Tensor] | None = None
-    ) -> None:
+    def __init__(self, features: Tensor, places: Places, cells: Cells) -> None:
         self.places, self.cells = places, cells
-        # Scores around the curve and their weights, where a place has only their mean and variance.
-        self.stored = stored
         f, w = features[places.rows], places.w
-        self.overall = places.shares @ f  # (r,)
+        self.overall = places.w @ f  # (r,)
         self.f = f = f - self.overall  # (m, r), in the order of places.rows
         self.mass = places.sums(w)  # (M,)
         self.gaps = places.sums(w[:, None] * f) / self.mass[:, None]  # (M, r), means less the overall mean
@@ -176,9 +170,8 @@ class Process:
         if curve.f.shape[1] == 1:
             kurtosis, share = (x[at] for x in _spread_of_scores(curve))
             self.doubtful |= self.rows < _EVENTS * (kurtosis - 1.0)
-            if curve.stored is None:
-                reach = float(curve.f.max() - curve.f.min())
-                self.most = reach**2 * _largest_variance(share, self.rows) * self.behind
+            reach = float(curve.f.max() - curve.f.min())
+            self.most = reach**2 * _largest_variance(share, self.rows) * self.behind
         self.columns: tuple[Process, ...] = ()
 
     @classmethod
@@ -235,8 +228,6 @@ class Process:
         m, r = f.shape
         M, a = len(places.sizes), len(self.at)
         X = places.w[:, None] * torch.cat((torch.ones_like(f[:, :1]), f), dim=1)  # (m, 1 + r)
-        if places.counts is not None:
-            X = places.counts.sqrt()[:, None] * X  # as the sum of so many multipliers
         # sum_i xi_i X_i over the rows at a place is normal with covariance sum_i X_i X_i': many rows need no
         # multipliers of their own.
         many = m > M * (1 + r)
@@ -247,7 +238,7 @@ class Process:
         root = None
         lacking = torch.stack([one.lacking for one in self.columns or (self,)], dim=1)  # (a, r) or (a, 1)
         if bool((lacking > 0).any()):
-            second = (f * places.shares[:, None]).mT @ f
+            second = (f * places.w[:, None]).mT @ f
             # The correlation of features with lacks of their own; else their covariance, of trace one.
             size = second.diagonal().sqrt() if self.columns else second.trace().sqrt()[None]
             root = roots(second / (size[:, None] * size).clamp_min(1e-300))
@@ -285,9 +276,6 @@ def _spread_of_scores(curve: Smoothed) -> tuple[Tensor, Tensor]:
     places, f, mean = curve.places, curve.f[:, 0], curve.gaps[:, 0]
     reach = (f.max() - f.min()).clamp_min(1e-300)
     share = ((mean - f.min()) / reach).clamp(0.0, 1.0)
-    if curve.stored is not None:
-        x, w = curve.stored
-        return torch.full_like(mean, float(w @ x**4) / max(float(w @ x**2) ** 2, 1e-300)), share
     place = torch.repeat_interleave(torch.tensor(places.sizes))
     around = (f - mean[place]) / reach
     second, fourth = (places.sums(places.w * around**k) for k in (2, 4))
@@ -354,22 +342,3 @@ def smooth_rows(rows: Observations, cells: Cells | None = None) -> Smoothed:
     cells = cells or Cells.of(rows.s, rows.weights, rows.effective_units)
     places = gather_rows(cells.codes(rows.s), rows.weights, rows.groups, " and ".join(rows.s.names))
     return Smoothed(rows.z, places, cells)
-
-
-def smooth_sketch(sketch: HSICSketch, line: SensitiveLine) -> Smoothed | None:
-    """Return the curve of a sketch, or None if a few outliers stretch its grid too far for the cells."""
-    cells = Cells.of(line.s, line.mass, sketch.effective_rows)
-    if line.step > 0.0 and float(line.mass.max()) > 1.5 / cells.size:
-        return None
-    cells = replace(cells, low=cells.low - line.step, high=cells.high + line.step)
-    f, places = line_places(line, cells)
-    return Smoothed(f, places, cells, stored=_stored_around(sketch))
-
-
-def _stored_around(sketch: HSICSketch) -> tuple[Tensor, Tensor]:
-    """Return the scores of the stored rows of a sketch around their means within cells, and their weights."""
-    z, s, w = sketch.stored
-    w = w / w.sum()
-    code = Cells.of(s, w).codes(s)
-    mass, sums = (w.new_zeros(int(code.max()) + 1).index_add(0, code, x) for x in (w, w * z[:, 0]))
-    return z[:, 0] - (sums / mass.clamp_min(1e-300))[code], w

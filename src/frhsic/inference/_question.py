@@ -16,7 +16,6 @@ from frhsic._checks import ArgumentError, check_confidence_level, check_draws
 from frhsic.data import Sensitive
 from frhsic.dependence import GDP, Dependence
 from frhsic.numerics._smoothing import row_weights
-from frhsic.sketching import HSICSketch
 
 # Standard errors and multipliers of fewer groups are not reliable.
 MIN_GROUPS = 20
@@ -200,22 +199,3 @@ def check_sketch_alone(**arguments: object) -> None:
             must = "be left out beside a sketch, which holds rows, weights and kernels"
             fix = "Pass the sketch alone; sketch.at(label) is that of one label."
             raise ArgumentError(name, must, type(value).__name__, fix)
-
-
-def stored_rows(sketch: HSICSketch) -> Observations:
-    """Return the stored rows of a sketch."""
-    z, s, w = sketch.stored
-    return Observations(z, s, None if bool((w == w[0]).all()) else w / w.sum())
-
-
-def note_stored(sketch: HSICSketch) -> tuple[str, ...]:
-    """Return a note that stored rows stand for all of them, where they are not all."""
-    stored = len(sketch.stored.z)
-    return () if stored == sketch.n_rows else (f"{stored:,} stored rows of {sketch.n_rows:,} were used.",)
-
-
-def check_sketch_of_rows(sketch: HSICSketch, purpose: str) -> None:
-    """Raise ArgumentError if the rows of a sketch come in groups: it then has no error of a mean."""
-    if sketch.grouped:
-        must = f"be a sketch without groups of rows for {purpose}"
-        raise ArgumentError("scores", must, "one with groups", "Pass the rows and 'groups'.")

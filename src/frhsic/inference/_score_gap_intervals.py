@@ -11,7 +11,7 @@ from torch import Tensor
 
 from frhsic.dependence import RankGap, ScoreGap, mid_ranks
 from frhsic.inference._decision_gaps import decision_interval
-from frhsic.inference._gaps import gaps_of, gaps_of_sketch
+from frhsic.inference._gaps import gaps_of
 from frhsic.inference._gdp_intervals import (
     CHANCE_ROWS,
     gdp_curve,
@@ -24,13 +24,9 @@ from frhsic.inference._question import (
     IntervalOptions,
     Observations,
     check_one_score,
-    check_sketch_of_rows,
-    note_stored,
-    stored_rows,
 )
 from frhsic.inference._results import Interval
 from frhsic.numerics._permutations import random_orders
-from frhsic.sketching import HSICSketch
 
 # Parts into which scores are cut, at equally many rows each.
 _PARTS = 16
@@ -130,19 +126,6 @@ def rank_gap_interval(rows: Observations, measure: RankGap, options: IntervalOpt
     ranked = replace(rows, z=mid_ranks(rows.z[:, 0], rows.weights)[:, None])
     by_rows = _interval(ranked, ScoreGap(), options, gap_curve(ranked, ScoreGap()))
     return replace(by_rows, measure=measure.words, notes=(*by_rows.notes, "Ranks are those of these rows."))
-
-
-def sketch_score_gap_interval(
-    sketch: HSICSketch, measure: ScoreGap | RankGap, options: IntervalOptions
-) -> Interval:
-    """Return the interval of a sketch: of all its rows where it counts decisions, else of its stored rows."""
-    check_sketch_of_rows(sketch, "the gap of a score")
-    found = gaps_of_sketch(sketch, measure)
-    if found is not None:
-        return found.interval(measure, options)
-    of_rows = rank_gap_interval if isinstance(measure, RankGap) else score_gap_interval
-    stored = of_rows(stored_rows(sketch), measure, options)  # type: ignore[arg-type]
-    return replace(stored, notes=(*stored.notes, *note_stored(sketch)))
 
 
 def _interval(rows: Observations, measure: ScoreGap, options: IntervalOptions, found: GapCurve) -> Interval:

@@ -2,9 +2,6 @@
 
 from frhsic.sketching._error import FeatureError as FeatureError
 from frhsic.sketching._feature_sums import FeatureSums as FeatureSums
-from frhsic.sketching._line import Law as Law
-from frhsic.sketching._line import ScoreTable as ScoreTable
-from frhsic.sketching._line import SensitiveLine as SensitiveLine
 from frhsic.sketching._measure import FeatureHSIC
 from frhsic.sketching._sketch import HSICSketch
 

@@ -50,7 +50,7 @@ def _add(state: State, z: Tensor, s: Sensitive, w: Tensor | None, numbers: Tenso
         _add_products(state, z, s.values, w, place)
     else:
         _add_at_values(state, z, w, place)
-    _add_moments(state, z, s.values, [] if w is None else [w, w * w], group, codes)
+    _add_along(state, z, s.values, [] if w is None else [w, w * w], group, codes)
     state.counts += torch.bincount(group, minlength=state.plan.n_groups)
     kept = numbers < state.sample.bound
     if bool(kept.any()):
@@ -181,27 +181,19 @@ def _add_products(state: State, z: Tensor, s: Tensor, w: Tensor | None, place: T
                 flat[p, at].add_(x @ one.mT, alpha=unit ** (p + 1))
 
 
-def _add_moments(
+def _add_along(
     state: State, z: Tensor, s: Tensor, powers: Sequence[Tensor], group: Tensor, codes: Mapping[int, Tensor]
 ) -> None:
-    """Add the moments of z along s, and the mass of z along itself."""
+    """Add the weight along one column of z, and along the free column of s."""
     powers = powers or [torch.ones_like(z[:, 0])]
-    terms = [[power] for power in powers]
     if state.scores is not None:
-        x = z[:, 0]
-        state.scores.add(group, *state.scores.hats(x), terms)
-        terms = [[power, power * x, power * x * x] for power in powers]
+        state.scores.add(group, *state.scores.hats(z[:, 0]), powers)
     if state.line is not None:
         free = state.plan.free
         exact = [j for j in state.discrete if j not in free]
         x = s[:, free[0]] if free else torch.zeros_like(z[:, 0])
         hats = state.line.hats(x)
-        state.line.add(state.place(group, codes, exact), *hats, terms)
-        if state.decisions is not None:
-            state.decisions.reach(float(x.min()), float(x.max()))  # to the knots of the line
-            level = torch.searchsorted(state.plan.cutoffs_tensor, z[:, 0].contiguous())
-            place = state.place(torch.zeros_like(group), codes, exact)
-            state.decisions.count(place, *hats, level, powers)
+        state.line.add(state.place(group, codes, exact), *hats, powers)
 
 
 def _standardise(one: FeatureMap, x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -21,7 +21,7 @@ from frhsic.sketching._plan import MOST_VALUES, Plan
 from frhsic.sketching._rows import ALL, STORED, Sample
 from frhsic.sketching._state import State, sort_labels
 
-_FORMAT, _VERSION = "frhsic-sketch", 3  # 2: a digest, 3: kernels as in saved models
+_FORMAT, _VERSION = "frhsic-sketch", 4  # 3: kernels as in saved models, 4: no moments of a score
 
 
 def pack_states(
@@ -130,9 +130,9 @@ def _read_grid(grid: Grid, sums: Tensor, ends: Any) -> None:
     low, high = ends
     _demand(isinstance(low, float) and isinstance(high, float), "grids")
     _demand(low <= high and math.isfinite(high - low), "grids")
-    knots = Grid((), 0)  # not ``grid`` itself, whose room could be of any size
+    knots = Grid(())  # not ``grid`` itself, whose room could be of any size
     knots.reach(low, high)
-    shape = (*grid.sums.shape[:-2], knots.sums.shape[-2], grid.sums.shape[-1])
+    shape = (*grid.sums.shape[:-1], knots.sums.shape[-1])
     _demand(sums.shape == shape and sums.dtype == torch.float64, "grids")
     grid.__dict__.update(knots.__dict__, sums=sums)
 

@@ -129,7 +129,7 @@ class FeatureSums:
         if state.scores is None or state.sample.whole or not state.scores.fine(map_z.reach):
             return self._stored(map_z.augmented(state.sample.z), self.diagonal_z)
         rows = map_z.augmented(state.scores.knots[:, None])
-        powers = state.scores.sums.sum(dim=1).squeeze(-1)  # (P, K)
+        powers = state.scores.sums.sum(dim=1)  # (P, K)
         return Atoms(rows, powers, whole=True, diagonal=self.diagonal_z)
 
     @cached_property
@@ -142,7 +142,7 @@ class FeatureSums:
         map_s = state.plan.map_s
         if line is None or state.sample.whole or not line.fine(map_s.reach):
             return self._stored(self.augmented_s(state.sample.s), self.diagonal_s)
-        mass = line.sums[..., 0].sum(dim=1)
+        mass = line.sums.sum(dim=1)
         mass = mass.reshape(len(mass), -1, mass.shape[-1])  # (P, places, K)
         places, K = mass.shape[1:]
         points = torch.zeros((K, len(state.plan.names)), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Moments along a line, on knots that follow the data: one pass, any order, mergeable."""
+"""The weight of rows along a line, on knots that follow the data: one pass, any order, mergeable."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Grid:
     the range of the values grows: it depends on the smallest and the largest of them, not on their order.
     """
 
-    def __init__(self, lead: Sequence[int], width: int) -> None:
-        self.sums = torch.zeros((*lead, 0, width), dtype=torch.float64)  # (..., K, M): M sums at each knot
+    def __init__(self, lead: Sequence[int]) -> None:
+        self.sums = torch.zeros((*lead, 0), dtype=torch.float64)  # (..., K), at each knot
         self.low, self.high = math.inf, -math.inf  # the smallest and the largest value so far
         self.exponent, self.first = 0, 0  # the knots are j 2^exponent, from j = first on
 
     @property
     def knots(self) -> Tensor:
         """The places of the knots, shape ``(K,)``."""
-        steps = torch.arange(self.first, self.first + self.sums.shape[-2], dtype=torch.float64)
+        steps = torch.arange(self.first, self.first + self.sums.shape[-1], dtype=torch.float64)
         return steps * 2.0**self.exponent
 
     def fine(self, reach: float) -> bool:
@@ -46,33 +46,17 @@ class Grid:
         left = place.floor()
         return left.long() - self.first, place - left
 
-    def add(self, index: Tensor, left: Tensor, share: Tensor, terms: Sequence[Sequence[Tensor]]) -> None:
+    def add(self, index: Tensor, left: Tensor, share: Tensor, powers: Sequence[Tensor]) -> None:
         """Add rows with hats ``left`` and ``share`` at ``index`` among the leading dimensions but the first.
 
-        ``terms`` holds, for each place of the first dimension, M terms of each row.
+        ``powers`` are those of their weights, one for each place of the first dimension.
         """
-        K, M = self.sums.shape[-2:]
-        flat = self.sums.view(len(self.sums), -1, K, M)
+        K = self.sums.shape[-1]
+        flat = self.sums.view(len(self.sums), -1, K)
         at = index * K + left
-        for p, moments in enumerate(terms):
-            for m, term in enumerate(moments):
-                whole, right = (
-                    torch.bincount(at, weights=x, minlength=flat.shape[1] * K).view(-1, K)
-                    for x in (term, term * share)
-                )
-                flat[p, :, :, m] += whole - right
-                flat[p, :, 1:, m] += right[:, :-1]
-
-    def count(
-        self, index: Tensor, left: Tensor, share: Tensor, column: Tensor, powers: Sequence[Tensor]
-    ) -> None:
-        """Add rows at one of the M sums each, ``column``; ``powers`` are those of their weights."""
-        K, M = self.sums.shape[-2:]
-        flat = self.sums.view(len(self.sums), -1, K, M)
-        at = (index * K + left) * M + column
         for p, power in enumerate(powers):
             whole, right = (
-                torch.bincount(at, weights=x, minlength=flat[p].numel()).view(-1, K, M)
+                torch.bincount(at, weights=x, minlength=flat[p].numel()).view(-1, K)
                 for x in (power, power * share)
             )
             flat[p] += whole - right
@@ -85,31 +69,31 @@ class Grid:
         low, high = min(low, self.low), max(high, self.high)
         exponent = _exponent(low, high)
         first = math.floor(low * 2.0**-exponent)
-        if self.sums.shape[-2] == 0:
+        if self.sums.shape[-1] == 0:
             self.exponent, self.first = exponent, first
         while self.exponent < exponent:
             self._coarser()
         size = math.floor(high * 2.0**-exponent) + 2 - first
-        wider = self.sums.new_zeros((*self.sums.shape[:-2], size, self.sums.shape[-1]))
+        wider = self.sums.new_zeros((*self.sums.shape[:-1], size))
         old = self.first - first
-        wider[..., old : old + self.sums.shape[-2], :] = self.sums
+        wider[..., old : old + self.sums.shape[-1]] = self.sums
         self.sums, self.first, self.low, self.high = wider, first, low, high
 
     def _coarser(self) -> None:
         """Take every second knot away: its rows go to the two beside it in halves."""
         if self.first % 2:  # begin at an even knot
-            self.sums = torch.nn.functional.pad(self.sums, (0, 0, 1, 0))
+            self.sums = torch.nn.functional.pad(self.sums, (1, 0))
             self.first -= 1
-        if self.sums.shape[-2] % 2 == 0:  # end at one
-            self.sums = torch.nn.functional.pad(self.sums, (0, 0, 0, 1))
-        even, odd = self.sums[..., ::2, :].clone(), 0.5 * self.sums[..., 1::2, :]
-        even[..., :-1, :] += odd
-        even[..., 1:, :] += odd
+        if self.sums.shape[-1] % 2 == 0:  # end at one
+            self.sums = torch.nn.functional.pad(self.sums, (0, 1))
+        even, odd = self.sums[..., ::2].clone(), 0.5 * self.sums[..., 1::2]
+        even[..., :-1] += odd
+        even[..., 1:] += odd
         self.sums, self.first, self.exponent = even, self.first // 2, self.exponent + 1
 
     def merge(self, other: Grid) -> None:
         """Add the sums of another grid with the same leading dimensions."""
-        if other.sums.shape[-2] == 0:
+        if other.sums.shape[-1] == 0:
             return
         twin = other.copy()
         self.reach(other.low, other.high)
@@ -117,7 +101,7 @@ class Grid:
         self.sums = self.sums + twin.sums
 
     def copy(self) -> Grid:
-        twin = Grid((), 0)
+        twin = Grid(())
         twin.__dict__.update(self.__dict__)
         twin.sums = self.sums.clone()
         return twin

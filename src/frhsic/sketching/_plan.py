@@ -18,8 +18,6 @@ from frhsic.sketching._maps import FeatureMap, feature_map
 # Up to so many distinct numbers in a column of s, and so many combinations of all columns, sums are kept for
 # each and the kernel of s is exact: ages from 0 to 120, or from 17 to 90 for each of three categories.
 MOST_VALUES, MOST_CELLS = 128, 256
-# Cut-offs of the score at which decisions are counted.
-MOST_CUTOFFS = 1_024
 # The most sums of products of features: 134 MB.
 MOST_SUMS = 2**24
 # Features of a side and columns of z, at most: bytes from elsewhere must not ask for any amount of memory.
@@ -39,7 +37,6 @@ class Plan:
     width: int  # of z
     names: tuple[str, ...]  # of s
     kinds: tuple[Kind, ...]
-    cutoffs: tuple[float, ...] = ()  # of the score, in order
 
     def __post_init__(self) -> None:
         if self.width > MOST_FEATURES:
@@ -68,10 +65,6 @@ class Plan:
     @property
     def columns(self) -> dict[str, Any]:
         return {"z": self.width, "names": list(self.names), "kinds": list(self.kinds)}
-
-    @cached_property
-    def cutoffs_tensor(self) -> torch.Tensor:
-        return torch.tensor(self.cutoffs, dtype=torch.float64)
 
     @cached_property
     def map_z(self) -> FeatureMap:
@@ -130,15 +123,6 @@ def check_n_features(n_features: Sequence[int], n_groups: int = 0) -> tuple[int,
         got = f"{n_groups} x {of_z} x {of_s}"
         raise ArgumentError("n_features", must, got, "Use fewer features or groups.")
     return of_z, of_s
-
-
-def check_cutoffs(cutoffs: Sequence[float]) -> tuple[float, ...]:
-    """Return cut-offs in order, each once."""
-    found = tuple(sorted({float(one) for one in cutoffs}))
-    if len(found) > MOST_CUTOFFS or not all(map(math.isfinite, found)):
-        must = f"be at most {MOST_CUTOFFS:,} finite numbers"
-        raise ArgumentError("cutoffs", must, f"{len(found):,}", "Take quantiles of the scores.")
-    return found
 
 
 def check_seed(random_state: int) -> int:

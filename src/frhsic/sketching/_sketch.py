@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import copy
 from typing import Any, Self, cast
 
@@ -22,18 +21,16 @@ from frhsic.data import (
     to_vector,
     to_weights,
 )
-from frhsic.dependence import GDP, HSIC
+from frhsic.dependence import HSIC
 from frhsic.kernels import Kernel, check_kernel
 from frhsic.kernels.documents import describe_kernel, read_kernel
-from frhsic.numerics._cells import Cells
 from frhsic.numerics._centering import Estimator, check_estimator
 from frhsic.numerics._products import Rows, hsic_of_sums, normalized_hsic
 from frhsic.sketching._adding import add_rows
 from frhsic.sketching._bytes import pack_states, read_states, unpack_sketch
 from frhsic.sketching._error import FeatureError, exact_rows, feature_error
 from frhsic.sketching._feature_sums import FeatureSums
-from frhsic.sketching._line import Law, ScoreTable, SensitiveLine, law_of_scores, line_of, table_of
-from frhsic.sketching._plan import Plan, check_cutoffs, check_n_features, check_seed
+from frhsic.sketching._plan import Plan, check_n_features, check_seed
 from frhsic.sketching._rows import Stored, read_ids, read_units
 from frhsic.sketching._state import State, merge_states, sort_labels
 
@@ -44,8 +41,8 @@ class HSICSketch:
     """HSIC of any number of rows in one pass and constant memory: sums of products of features.
 
     Two sketches of the same specification add up to the sketch of all their rows, on one machine or many.
-    What is kept: sums over rows of phi(z) psi(s)' in float64, for each group of rows; at most 5,000 rows as
-    they are; and, for one column z, its moments along s.
+    What is kept: sums over rows of phi(z) psi(s)' in float64, for each group of rows; the weight along one
+    column of z and of s; and at most 5,000 rows as they are.
 
     Parameters
     ----------
@@ -63,9 +60,6 @@ class HSICSketch:
     dtype : {"float32", "float64"}, default="float32"
         Of the features within blocks of 4,096 rows; sums are float64. float32 errs by about 1e-7 of the
         square root of HSIC and takes half the time.
-    cutoffs : sequence of float, default=()
-        Of one column z: decisions z > cutoff are counted along one column s, for the gap of the score and of
-        decisions (:class:`frhsic.dependence.ScoreGap`). 255 quantiles of the scores keep its error small.
 
     Notes
     -----
@@ -93,7 +87,6 @@ class HSICSketch:
         random_state: int = 0,
         n_groups: int = 20,
         dtype: str = "float32",
-        cutoffs: Sequence[float] = (),
     ) -> None:
         for name, kernel in (("kernel_z", kernel_z), ("kernel_s", kernel_s)):
             if check_kernel(kernel, name) is None or not kernel.fixed:
@@ -111,7 +104,6 @@ class HSICSketch:
         self.random_state = check_seed(random_state)
         self.n_groups = n_groups
         self.dtype = dtype
-        self.cutoffs = check_cutoffs(cutoffs)
         describe_kernel(kernel_z), describe_kernel(kernel_s)  # raises now if bytes cannot name it
         self._plan: Plan | None = None
         self._states: dict[Label | None, State] = {}
@@ -132,7 +124,6 @@ class HSICSketch:
         random_state: int = 0,
         n_groups: int = 20,
         dtype: str = "float32",
-        cutoffs: Sequence[float] = (),
     ) -> Self:
         """Return an empty sketch whose kernels have their scales from a sample, as ``HSIC.calibrate``.
 
@@ -150,7 +141,6 @@ class HSICSketch:
             random_state=random_state,
             n_groups=n_groups,
             dtype=dtype,
-            cutoffs=cutoffs,
         )
 
     # Rows
@@ -229,7 +219,7 @@ class HSICSketch:
         """Fix the columns on the first rows; return s with its columns in that order."""
         if self._plan is None:
             fixed = (self.kernel_z, self.kernel_s, self.n_features, self.random_state, self.n_groups)
-            self._plan = Plan(*fixed, _DTYPES[self.dtype], width, s.names, s.kinds, self.cutoffs)
+            self._plan = Plan(*fixed, _DTYPES[self.dtype], width, s.names, s.kinds)
         return self._plan.match(width, s)
 
     def __add__(self, other: HSICSketch) -> HSICSketch:
@@ -299,7 +289,6 @@ class HSICSketch:
             "random_state": self.random_state,
             "n_groups": self.n_groups,
             "dtype": self.dtype,
-            **({"cutoffs": list(self.cutoffs)} if self.cutoffs else {}),
         }
 
     @property
@@ -374,6 +363,15 @@ class HSICSketch:
         return int(counts[counts > 1].sum())
 
     @property
+    def masses(self) -> Tensor | None:
+        """The weight of each value of one column of s, which sum to one; None where these are too many."""
+        state = self._total()
+        if len(state.values) > 1 or state.values[0] is None:
+            return None
+        mass = state.sums[0, ..., 0, 0].sum(dim=0)
+        return mass / mass.sum()
+
+    @property
     def distinct(self) -> int | None:
         """How many different numbers or categories one column of s has; None where they are too many."""
         known = self._total().values
@@ -405,31 +403,6 @@ class HSICSketch:
             zz, ss = (hsic_of_sums(*one, estimator) for one in (sums.z.products(), sums.s.products()))
             value = normalized_hsic(value, zz, ss, estimator)
         return float(value)
-
-    def gdp(self) -> float:
-        """Return :class:`GDP` of one column z along s, in cells of s.
-
-        Exact at values of s that the sketch keeps apart; else rows are shared by the two nearest of 2,048
-        places between the smallest and the largest s.
-        """
-        line = self.line()
-        if line.mean is None:
-            width = cast(Plan, self._plan).width
-            raise ArgumentError("z", "be one column for GDP", width, "Sketch a score.")
-        cells = Cells.of(line.s, line.mass, self.effective_rows)
-        return float(GDP()._with(_cells=cells)(line.mean[:, None], line.s, line.mass))
-
-    def law_z(self) -> Law:
-        """Return the law of one column z."""
-        return law_of_scores(self._total())
-
-    def line(self) -> SensitiveLine:
-        """Return the law of s and the mean of z along it."""
-        return line_of(self._total())
-
-    def score_table(self) -> ScoreTable | None:
-        """Return the joint law of s and of levels of z; None without cut-offs, or for several columns."""
-        return table_of(self._total())
 
     def error(self, *, normalized: bool = False) -> FeatureError:
         """Return the error of the features, on the stored rows, where the kernels are evaluated exactly."""

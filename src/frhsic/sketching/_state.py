@@ -30,13 +30,10 @@ class State:
         Over rows, (1, phi) (1, psi)' times weights and, once rows were weighted (P = 2), their squares. phi
         and psi are not scaled. B is 1 as long as the values of all columns of s are kept apart.
     line : Grid or None
-        Sums (P, G, values of the exact columns, K, 1 or 3) of w (of w, w z, w z^2 for one column z) along the
-        free column of s; at one knot where there is none, None where there are several.
+        Sums (P, G, values of the exact columns, K) of w along the free column of s; at one knot where there
+        is none, None where there are several.
     scores : Grid or None
-        Sums (P, G, K, 1) of w along one column z.
-    decisions : Grid or None
-        Sums (P, values of the exact column, K, levels) of w along one column s, by the number of cut-offs
-        below one column z.
+        Sums (P, G, K) of w along one column z.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -45,16 +42,13 @@ class State:
         self.values: list[Values | None] = [
             [] if kind == "categorical" else torch.zeros(0, dtype=torch.float64) for kind in plan.kinds
         ]
-        G, q, scalar = plan.n_groups, len(plan.names), plan.width == 1
+        G, q = plan.n_groups, len(plan.names)
         self.counts = torch.zeros(G, dtype=torch.int64)
         A = 1 + len(plan.map_z.scale_with_norms)
         self.sums = torch.zeros((1, G, *(0,) * q, A, 1), dtype=torch.float64)
         exact = (0,) * (q - len(plan.free))
-        self.line = Grid((1, G, *exact), 3 if scalar else 1) if len(plan.free) <= 1 else None
-        self.scores = Grid((1, G), 1) if scalar else None
-        # Of several columns of s the table would be large.
-        counted = scalar and q == 1 and bool(plan.cutoffs)
-        self.decisions = Grid((1, *exact), 1 + len(plan.cutoffs)) if counted else None
+        self.line = Grid((1, G, *exact)) if len(plan.free) <= 1 else None
+        self.scores = Grid((1, G)) if plan.width == 1 else None
         wide = torch.zeros((0, plan.width + q + 1), dtype=torch.float64)
         z, s, w = wide.split((plan.width, q, 1), dim=1)
         self.sample = Sample(torch.zeros(0, dtype=torch.int64), z, s, w[:, 0])
@@ -71,7 +65,7 @@ class State:
 
     @property
     def grids(self) -> dict[str, Grid]:
-        named = {"line": self.line, "scores": self.scores, "decisions": self.decisions}
+        named = {"line": self.line, "scores": self.scores}
         return {name: grid for name, grid in named.items() if grid is not None}
 
     # Values of the columns of s
@@ -137,8 +131,6 @@ class State:
         if self.line is not None and j not in self.plan.free:
             axis -= sum(i in self.plan.free for i in self.discrete if i < j)
             self.line.sums = _spread(self.line.sums, axis, places, len(values))
-            if self.decisions is not None:
-                self.decisions.sums = _spread(self.decisions.sums, axis - 1, places, len(values))
         self.values[j] = values
 
     def use_features(self) -> None:
@@ -203,7 +195,6 @@ class State:
         twin = self.copy()
         twin.counts[group] = 0
         twin.sums[:, group] = 0.0
-        twin.decisions = None  # not kept by group
         for grid in twin.grids.values():
             grid.sums[:, group] = 0.0
         twin.sample = self.sample.take(groups_of(self.sample.numbers, self.plan.n_groups) != group)

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frhsic._checks import ArgumentError
-from frhsic.table._scout import Floats, Integers, Scout
+from frhsic.table._scout import Floats as Floats
+from frhsic.table._scout import Integers as Integers
+from frhsic.table._scout import Scout
 
 # Codes of rows that no cell holds.
 MISSING, NOT_A_NUMBER, OUTSIDE = -1, -2, -3
