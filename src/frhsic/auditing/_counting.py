@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -33,9 +33,6 @@ from frhsic.table import (
     Scout,
     weight_units,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # Rows that are counted at once, and of which the columns are read once only.
 _BLOCK, _HELD_BYTES = 262_144, 128 * 2**20
@@ -126,7 +123,7 @@ class Reader:
         self.held: list[Rows] | None = []
         self.has_whole_outcome = False
 
-    def batches(self, what: str) -> Iterator[pa.RecordBatch]:
+    def batches(self, what: str) -> Iterator[Any]:
         """Yield the batches of all pieces, without rows that miss a value; ``what`` is the pass in words."""
         start, rows = time.monotonic(), 0
         for done, piece in enumerate(self.source.pieces):
@@ -153,7 +150,7 @@ class Reader:
             if batch.num_rows:
                 yield self.read(batch)
 
-    def read(self, batch: pa.RecordBatch) -> Rows:
+    def read(self, batch: Any) -> Rows:
         """Return the rows of a batch as numbers and labels."""
         score, n = to_matrix(batch.select([self.roles.score]), name="scores", min_rows=1), batch.num_rows
         s = to_sensitive(
@@ -172,7 +169,7 @@ class Reader:
         rows = Rows(score[:, 0].numpy(), tuple(columns), self._read_outcome(batch), self._read_weights(batch))
         return rows if rows.weights is None or rows.weights.all() else _take(rows, rows.weights > 0.0)
 
-    def _read_outcome(self, batch: pa.RecordBatch) -> Column | None:
+    def _read_outcome(self, batch: Any) -> Column | None:
         if self.roles.outcome is None:
             return None
         (block,) = read_columns(batch.column(self.roles.outcome), "y_true")
@@ -183,7 +180,7 @@ class Reader:
         labels, codes = block.factor()
         return Labels(codes, labels)
 
-    def _read_weights(self, batch: pa.RecordBatch) -> Floats | None:
+    def _read_weights(self, batch: Any) -> Floats | None:
         if self.roles.weights is None:
             return None
         w = to_vector(batch.column(self.roles.weights), name="sample_weight", rows_of="scores").numpy()
