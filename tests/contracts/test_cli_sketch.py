@@ -12,7 +12,7 @@ import pytest
 
 from frhsic.auditing import audit_source
 from frhsic.auditing._source import _code_notes
-from frhsic.cli import _audit, run
+from frhsic.cli import _rows, run
 from frhsic.sources import has_at_most, open_source, write_table
 
 COLUMNS = "--score score --sensitive age"
@@ -120,18 +120,18 @@ def test_a_password_in_an_address_is_neither_said_nor_written(capsys):
 def test_a_file_is_held_in_memory_up_to_the_same_number_of_rows_whatever_its_kind(
     name, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(_audit, "_IN_MEMORY", 2_000)
+    monkeypatch.setattr(_rows, "IN_MEMORY", 2_000)
     path = tmp_path / name
     for rows, held in ((2_000, True), (2_010, False)):
         write_table({"score": people(rows)["score"]}, tmp_path / name.removesuffix(".gz"))
         if name.endswith(".gz"):
             path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
-        assert _audit._has_few_rows(open_source(path), path) is held
+        assert _rows._has_few_rows(open_source(path), path) is held
 
 
 def test_the_page_on_scale_says_how_many_rows_are_held_in_memory():
     page = (Path(__file__).parents[2] / "docs" / "howto" / "scale.md").read_text()
-    assert f"| up to {_audit._IN_MEMORY:,} |" in page
+    assert f"| up to {_rows.IN_MEMORY:,} |" in page
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -10,7 +10,6 @@ import typer
 from frhsic._checks import ArgumentError
 from frhsic._text import cell, to_line
 from frhsic.cli import _options as options
-from frhsic.cli._audit import read_rows
 from frhsic.cli._gate import Gate
 from frhsic.cli._options import argument, option
 from frhsic.cli._output import echo, echo_table, show_status, write_json
@@ -70,6 +69,8 @@ def compare(
     try:
         rows = None
         if data is not None:
+            from frhsic.cli._rows import read_rows
+
             rows = [read_rows(plain, file) for plain, file in zip(records, data, strict=True)]
         with show_status("Comparing"):
             found = frhsic.auditing.compare(

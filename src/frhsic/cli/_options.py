@@ -13,6 +13,9 @@ import typer
 from frhsic._checks import ArgumentError
 from frhsic._text import quote, quote_all, to_line
 
+# Rows that an audit reads as they are; more are counted, or sketched. From so many a sketch takes all cores.
+IN_MEMORY, MANY = 500_000, 20_000_000
+
 
 def option(usage: str, text: str) -> Any:
     """Return an option by its flags and the name of its value ("-o --output OUT"), and its help text."""

@@ -11,7 +11,6 @@ import typer
 from frhsic._checks import ArgumentError
 from frhsic._text import to_line
 from frhsic.cli import _options as options
-from frhsic.cli._audit import audit_again
 from frhsic.cli._options import argument, option
 from frhsic.cli._output import echo, show_status, write_json
 
@@ -57,6 +56,8 @@ def verify(
         _echo_consistency(problems)
         raise typer.Exit(1 if problems else 0)
     try:
+        from frhsic.cli._rows import audit_again
+
         found = audit_again(plain, file, query, driver)
     except (KeyError, TypeError, AttributeError, OverflowError):
         if problems:
