@@ -20,7 +20,8 @@ def naive_codes(s, w, units):
     mass = {v: sum(w[i] for i in range(len(s)) if s[i] == v) for v in values}
     cells, upto = {}, 0.0
     for v in values:  # by the middle of its mass
-        cells.setdefault(min(int((upto + mass[v] / 2) * count), count - 1), []).append(v)
+        middle = (upto + mass[v] / 2) * count + 1e-9  # at a border: above
+        cells.setdefault(min(int(middle), count - 1), []).append(v)
         upto += mass[v]
     parts = [cells[k] for k in sorted(cells)]
     while len(parts) > 1:  # few rows between two heaps join the smaller neighbour

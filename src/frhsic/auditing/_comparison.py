@@ -179,7 +179,7 @@ class Comparison(Result):
     Examples
     --------
     >>> import numpy as np
-    >>> from frhsic.auditing import audit
+    >>> from frhsic.auditing import audit, compare
     >>> age = np.arange(18.0, 78.0)
     >>> old, new = (audit(k * age, sensitive_features={"age": age}, random_state=0) for k in (1, 2))
     >>> compare(old.to_dict(), new.to_dict()).samples

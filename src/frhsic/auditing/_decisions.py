@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from frhsic._checks import ArgumentError
 from frhsic._text import number, percent
@@ -55,7 +55,7 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
             side = "above" if float(z[0]) > threshold else "below or at"
             notes.append(f"No decisions at {number(threshold)}: all scores are {side} it.")
             continue
-        curve = as_rates(subject.curve(level, threshold))
+        curve = clip_curve(subject.curve(level, threshold))
         decisions.append(_decision(threshold, gap, curve, column))
     for question in settings.regions:
         if question.column == column.name:
@@ -74,20 +74,13 @@ def find_decisions(subject: Subject, column: Column | None) -> tuple[DecisionRes
     return DecisionResults(cutoffs, tuple(decisions), tuple(regions)), tuple(notes)
 
 
-def as_rates(curve: Curve) -> Curve:
-    """Return a curve of rates with its band between zero and one."""
-
-    def clip(values: Sequence[float]) -> tuple[float, ...]:
-        return tuple(min(1.0, max(0.0, x)) for x in values)
-
-    return replace(
-        curve,
-        mean=clip(curve.mean),
-        low=clip(curve.low),
-        high=clip(curve.high),
-        mean_low=clip(curve.mean_low),
-        mean_high=clip(curve.mean_high),
-    )
+def clip_curve(curve: Curve, most: float = 1.0) -> Curve:
+    """Return a curve with its band between zero and one, as that of rates, or another largest value."""
+    names = ("mean", "low", "high", "mean_low", "mean_high")
+    values: dict[str, Any] = {
+        name: tuple(min(most, max(0.0, x)) for x in getattr(curve, name)) for name in names
+    }
+    return replace(curve, **values)
 
 
 def find_extremes(curve: Curve, column: Column) -> tuple[int, int] | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from frhsic._checks import ArgumentError
 from frhsic._text import number, percent
-from frhsic.auditing._decisions import as_rates, find_extremes
+from frhsic.auditing._decisions import clip_curve, find_extremes
 from frhsic.auditing._parts import ErrorRates
 from frhsic.auditing._privacy import shown_points
 from frhsic.inference import AUCCurve, Curve
@@ -35,17 +36,15 @@ def find_outcome_curves(subject: Subject, column: Column | None) -> tuple[Outcom
         return OutcomeCurves(), ()
     level, notes = subject.settings.confidence_level, []
     curves: dict[str, Curve | None] = {}
-    for name, what, part in (
-        ("curve", "outcome", subject.of_outcome()),
-        ("absolute_error", "absolute error", subject.of_absolute_error()),
+    for name, what, part, most in (
+        ("curve", "outcome", subject.of_outcome(), None if subject.favourable is None else 1.0),
+        ("absolute_error", "absolute error", subject.of_absolute_error(), math.inf),
     ):
         try:
             curve = None if part is None else part.curve(level)
-            curves[name] = _not_negative(curve) if curve is not None and name == "absolute_error" else curve
+            curves[name] = curve if curve is None or most is None else clip_curve(curve, most)
         except ArgumentError as error:
             notes.append(f"No {what} along {column.name}: {error}")
-    if subject.favourable is not None and curves.get("curve") is not None:
-        curves["curve"] = as_rates(curves["curve"])  # type: ignore[arg-type]
     errors, more = _find_errors(subject)
     auc = None
     try:
@@ -55,15 +54,6 @@ def find_outcome_curves(subject: Subject, column: Column | None) -> tuple[Outcom
     if auc is not None:
         more += [f"AUC along {column.name}: {note}" for note in auc.notes]
     return OutcomeCurves(**curves, errors=tuple(errors), auc=auc), (*notes, *more)
-
-
-def _not_negative(curve: Curve) -> Curve:
-    """Return a curve of absolute values, whose band ends at zero."""
-    values: dict[str, Any] = {
-        name: tuple(max(x, 0.0) for x in getattr(curve, name))
-        for name in ("low", "high", "mean_low", "mean_high")
-    }
-    return replace(curve, **values)
 
 
 def _find_errors(subject: Subject) -> tuple[list[ErrorRates], list[str]]:
@@ -96,7 +86,7 @@ def _rate(part: Subject, threshold: float, name: str) -> tuple[Curve | None, str
         side = "above" if bool(above[0]) else "below or at"
         return None, f"{why}: all {part.n:,} rows are {side} it"
     try:
-        return as_rates(part.curve(part.settings.confidence_level, threshold)), ""
+        return clip_curve(part.curve(part.settings.confidence_level, threshold)), ""
     except ArgumentError:  # too few groups, or hardly two rows at a value
         return None, f"{why}: the {part.n:,} rows give no variance"
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from frhsic.kernels import Kernel
 from frhsic.numerics._cells import MeanCells
+from frhsic.table import Side
 
 Link: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -40,20 +41,13 @@ class Term(NamedTuple):
     @classmethod
     def of(cls, factor: float, kernels: Sequence[Kernel], kernel_s: Kernel, cells: MeanCells) -> Term:
         """Return a term whose kernels have numbers as scales."""
-        x, mass = cells.middle.values, cells.mass
-        L = kernel_s.gram(x, x)
-        left = L - (L @ mass)[:, None]
-        centred = left - (mass @ left)[None, :]
-        # Directions are judged by how much of the rows lies in them; no cell is empty.
-        root = mass.sqrt()
-        values, vectors = torch.linalg.eigh(root[:, None] * centred * root)
-        kept = values > _NEGLIGIBLE * values[-1].clamp(min=0.0)
-        return cls(factor, kernels, vectors[:, kept] / root[:, None] * values[kept].sqrt())
+        x = cells.middle.values
+        side = Side(kernel_s.gram(x, x).numpy(), cells.mass.numpy())
+        return cls(factor, kernels, torch.from_numpy(side.factor(_NEGLIGIBLE)).contiguous())
 
     def chance(self, K: Tensor, levels: Tensor, mass: Tensor, squares: float) -> float:
         """Return the value that independent rows with this sum of squared weights would show."""
-        mean = K @ levels
-        spread = float(levels @ (K.diagonal() - mean))
+        spread = float(levels @ (K.diagonal() - K @ levels))
         return squares / (1.0 - squares) * spread * float(mass @ self.v.square().sum(dim=1))
 
 

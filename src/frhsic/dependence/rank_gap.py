@@ -79,14 +79,9 @@ class RankGap(Dependence):
         return torch.stack([fixed._value(z[order], s, w) for order in permutations.argsort(dim=1)])
 
     def _calibrated(
-        self,
-        z: Tensor,  # noqa: ARG002
-        s: Sensitive,
-        w: Tensor | None,
-        generator: torch.Generator | None,  # noqa: ARG002
-        freeze: bool,  # noqa: ARG002
+        self, z: Tensor, s: Sensitive, w: Tensor | None, generator: torch.Generator | None, freeze: bool
     ) -> Self:
-        return self._with(_cells=self.cells(s, w))
+        return self._with(_cells=self.gap._calibrated(z, s, w, generator, freeze)._cells)
 
 
 def mid_ranks(z: Tensor, w: Tensor) -> Tensor:

@@ -23,7 +23,6 @@ from frhsic._text import list_names
 from frhsic.data import Block, read_blocks, to_label, wrap_native
 
 _Floats: TypeAlias = NDArray[np.float64]
-_Mask: TypeAlias = NDArray[np.bool_]
 
 _SCALINGS = ("standard", "minmax", "none")
 _STATE = {"scaling": str, "max_categories": int, "named": bool, "columns": list}

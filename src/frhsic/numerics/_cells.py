@@ -16,9 +16,8 @@ from torch import Tensor
 
 from frhsic._checks import ArgumentError
 from frhsic.data import Kind, Sensitive
+from frhsic.numerics._ranges import are_few, range_of_each
 
-# Each value is a cell of its own: so many values at most, of so many rows each on average.
-MOST_VALUES, ROWS_PER_VALUE = 100, 20
 # From so many rows on ranges are narrow enough (3 % of the rows) to speak of the curve itself between them.
 NARROW_ROWS = 5_000
 _MOST_CELLS: Final = 1_024  # of several columns
@@ -172,7 +171,7 @@ def _split(
     else:
         columns = kinds.count("continuous")
         ranges = (2.0 * units ** (1.0 / 3.0)) ** (1.0 / columns) if ranges is None else ranges
-        few = len(places) <= MOST_VALUES and round(units) >= ROWS_PER_VALUE * len(places)
+        few = are_few(len(places), units)
         edges = _halfway(places) if few and columns == 1 else _edges(places, index, w, max(1, round(ranges)))
     part, count = torch.bucketize(x.contiguous(), edges), len(edges) + 1
     if column == len(kinds) - 1:
@@ -197,22 +196,8 @@ def _halfway(places: Tensor) -> Tensor:
 def _edges(places: Tensor, index: Tensor, w: Tensor, count: int) -> Tensor:
     """Return the edges between the ranges of one column, halfway between neighbouring values."""
     mass = w.new_zeros(len(places)).index_add(0, index, w)
-    middle = mass.cumsum(0) - 0.5 * mass
-    code = (middle / mass.sum() * count).floor().clamp(0, count - 1).long()
-    starts = torch.cat((code.new_zeros(1), (code[1:] != code[:-1]).nonzero().squeeze(1) + 1))
-    ends = torch.cat((starts[1:], starts.new_tensor([len(places)])))
-    upto = torch.cat((mass.new_zeros(1), mass.cumsum(0)))
-    shares = (upto[ends] - upto[starts]).tolist()
-    # Values between two heaps may be few: they join the smaller neighbour.
-    firsts = starts.tolist()
-    while len(shares) > 1 and min(shares) < 0.5 * float(mass.sum()) / count:
-        j = shares.index(min(shares))
-        left = j > 0 and (j == len(shares) - 1 or shares[j - 1] <= shares[j + 1])
-        into = j - 1 if left else j + 1
-        shares[into] += shares[j]
-        del firsts[j if left else j + 1], shares[j]
-    inner = torch.tensor(firsts[1:], dtype=torch.long)
-    return _halfway(places)[inner - 1]
+    code = torch.from_numpy(range_of_each(mass.double().cpu().numpy(), count))
+    return _halfway(places)[(code.diff() != 0).nonzero().squeeze(1).to(places.device)]
 
 
 def _assign(values: Tensor, tree: _Split | None) -> Tensor:

@@ -163,6 +163,7 @@ class FrontierSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
+    >>> from frhsic import FRHSICClassifier
     >>> from frhsic.datasets import make_u_shaped
     >>> task = make_u_shaped(600, random_state=0)
     >>> model = FRHSICClassifier(epochs=5, random_state=0)

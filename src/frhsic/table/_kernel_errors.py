@@ -136,8 +136,7 @@ def _features(side: Side) -> Floats:
         values, vectors = np.linalg.eigh(columns.T @ (side.w[:, None] * columns))
         A = columns @ vectors[:, ::-1]
     else:
-        root = np.sqrt(side.w)
-        values, vectors = np.linalg.eigh(kernel * root[:, None] * root)
-        A = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0)) / root[:, None]
+        values, vectors = side.eigen()
+        A = vectors[:, ::-1] * np.sqrt(values[::-1] / side.w[:, None])
     values = values[::-1][:_FEATURES]
     return np.asarray(A[:, : len(values)][:, values > 1e-7 * values[0]])

@@ -100,6 +100,21 @@ class Side:
         """K~(x, x) of a row in each cell."""
         return np.diagonal(self.centred)
 
+    def eigen(self) -> tuple[Floats, Floats]:
+        """Return the eigenvalues of D^1/2 K~ D^1/2, smallest first and not below zero, and its vectors.
+
+        Directions are judged so by how much of the rows lies in them; D holds the shares.
+        """
+        root = np.sqrt(self.w)
+        values, vectors = np.linalg.eigh(self.centred * root[:, None] * root)
+        return np.maximum(values, 0.0), vectors
+
+    def factor(self, negligible: float) -> Floats:
+        """Return V with V V' = K~, without directions below a part of the largest; no cell is empty."""
+        values, vectors = self.eigen()
+        some = values > negligible * values[-1]
+        return np.asarray(vectors[:, some] / np.sqrt(self.w)[:, None] * np.sqrt(values[some]))
+
 
 def side_s(law: Law, bandwidths: Bandwidths) -> Side:
     """Return the side of S under :func:`gram_s`."""

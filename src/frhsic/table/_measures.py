@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from frhsic.numerics._ranges import are_few, range_of_each
 from frhsic.table._axis import Floats, Integers
 from frhsic.table._kernels import Bandwidths, Side, energy, gaussian, gram_s, side_s
 from frhsic.table._table import Law
-
-# Each value of S is a cell of its own for means: so many values at most, of so many rows each on average.
-MOST_VALUES, ROWS_PER_VALUE = 100, 20
 
 
 class HSICValue(NamedTuple):
@@ -100,10 +98,8 @@ def kernel_hgr(law: Law, bandwidths: Bandwidths, ridge_z: float = 0.01, ridge_s:
 
 def _resolvent_root(side: Side, ridge: float) -> Floats:
     """Return F with F F' = A (A + ridge)^-1 and A = D^1/2 K~ D^1/2."""
-    root = np.sqrt(side.w)
-    eigenvalues, vectors = np.linalg.eigh(side.centred * root[:, None] * root)
-    shrunk = np.maximum(eigenvalues, 0.0)
-    shrunk = shrunk / (shrunk + ridge)
+    values, vectors = side.eigen()
+    shrunk = values / (values + ridge)
     some = shrunk > 16 * len(shrunk) * np.finfo(float).eps
     return np.asarray(vectors[:, some] * np.sqrt(shrunk[some]))
 
@@ -133,27 +129,10 @@ def coarse_cells(law: Law, units: float | None = None) -> Integers:
 
 def _cut(x: Floats, w: Floats, number: bool, lines: int, units: float, count: float) -> Integers:
     values, index = np.unique(x, return_inverse=True)
-    few = len(values) <= MOST_VALUES and round(units) >= ROWS_PER_VALUE * len(values)
-    if not number or (lines == 1 and few):
+    if not number or (lines == 1 and are_few(len(values), units)):
         return np.asarray(index)
     mass = np.bincount(index, w).astype(float)
-    return _ranges(mass, max(1, round(count)))[index]
-
-
-def _ranges(mass: Floats, count: int) -> Integers:
-    """Return the range of each value: of about equal mass, none of less than half of that."""
-    upto = np.cumsum(mass)
-    code = np.clip(np.floor((upto - 0.5 * mass) / upto[-1] * count), 0, count - 1).astype(int)
-    firsts = np.flatnonzero(np.concatenate(([True], np.diff(code) != 0))).tolist()
-    ends = [*firsts[1:], len(mass)]
-    total = np.concatenate(([0.0], upto))
-    shares = [float(total[b] - total[a]) for a, b in zip(firsts, ends, strict=True)]
-    while len(shares) > 1 and min(shares) < 0.5 * upto[-1] / count:
-        j = shares.index(min(shares))
-        left = j > 0 and (j == len(shares) - 1 or shares[j - 1] <= shares[j + 1])
-        shares[j - 1 if left else j + 1] += shares[j]
-        del firsts[j if left else j + 1], shares[j]
-    return np.searchsorted(firsts[1:], np.arange(len(mass)), side="right")
+    return range_of_each(mass, max(1, round(count)))[index]
 
 
 def differences(shares: Floats) -> Floats:

@@ -55,27 +55,6 @@ class Law(NamedTuple):
     z_lows: Floats  # (k,), the lower end of each level; values themselves
     s_lows: Floats  # (m, q), the lower end of each cell; values themselves, 0 of labels
 
-    @classmethod
-    def of_shares(cls, shares: Floats, squares: Floats, s: Floats, z: Floats, numbers: Sequence[bool]) -> Law:
-        """Return a law of which only shares, squared weights and the means of cells and levels are known."""
-        m, k = shares.shape
-        return cls(
-            shares=shares,
-            squares=squares,
-            rows=shares**2 / np.maximum(squares, 1e-300),
-            s=s,
-            z=z,
-            s_inner=np.zeros((m, k, s.shape[1])),
-            z_inner=np.zeros((m, k)),
-            cells=np.arange(m),
-            levels=np.arange(k),
-            numbers=tuple(numbers),
-            s_widths=np.zeros(s.shape),
-            z_widths=np.zeros(k),
-            z_lows=z,
-            s_lows=s,
-        )
-
     @property
     def p(self) -> Floats:
         """The share of each cell of S."""
