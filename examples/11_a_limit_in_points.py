@@ -40,7 +40,7 @@ for axis, (name, model) in zip(axes, {"no limit": free, "gap at most 0.03": limi
     print(f"{name}: accuracy {model.score(new.data, new.target):.3f}")
     for measure in (ScoreGap(), RankGap()):
         print(confidence_interval(score, new.sensitive_features, dependence=measure, random_state=0))
-    found = decision_gaps(score, new.sensitive_features, random_state=0)
+    found = decision_gaps(score, new.sensitive_features)
     plot_decision_gaps(found, thresholds=[0.5], ax=axis)
     axis.set_xlabel(f"cut-off, {name}")
 figure.savefig(Path(sys.argv[1] if len(sys.argv) > 1 else ".") / "a_limit_in_points.png", dpi=110)

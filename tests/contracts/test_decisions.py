@@ -33,7 +33,7 @@ def found():
 def test_each_number_is_that_of_the_function_behind_it(found):
     score, s = people()
     on_age = found.attribute("age")
-    gaps = decision_gaps(score, s["age"].to_frame(), random_state=0)
+    gaps = decision_gaps(score, s["age"].to_frame())
     assert replace(on_age.cutoffs, cutoffs=gaps.cutoffs) == gaps
     # Each cut-off lies among ten scores: nearly the same decisions, and no digits of a row's own score.
     for mine, raw in zip(on_age.cutoffs.cutoffs, gaps.cutoffs, strict=True):

@@ -7,7 +7,7 @@ from scipy import stats
 
 from frhsic.dependence import GDP, ScoreGap
 from frhsic.inference import (
-    _decision_gaps,
+    _gdp_intervals,
     _regions,
     confidence_interval,
     decision_gaps,
@@ -15,6 +15,7 @@ from frhsic.inference import (
     region_test,
 )
 from frhsic.inference._process import Process
+from frhsic.inference._question import Observations
 
 
 def sample(n=2_000, seed=0):
@@ -33,9 +34,7 @@ def gap_of_decision(z, s, w, t):
 def test_gaps_of_decisions_are_those_of_the_definition(weighted):
     z, s, w = sample()
     w = w if weighted else np.ones_like(z)
-    found = decision_gaps(
-        z, s, cutoffs=[0.7, 0.2, 0.5], sample_weight=w if weighted else None, n_draws=99, random_state=0
-    )
+    found = decision_gaps(z, s, cutoffs=[0.7, 0.2, 0.5], sample_weight=w if weighted else None)
     assert found.cutoffs == (0.7, 0.2, 0.5)
     assert found.plug_in == pytest.approx([gap_of_decision(z, s, w, t) for t in found.cutoffs], abs=1e-12)
     assert found.rates == pytest.approx([np.average(z > t, weights=w) for t in found.cutoffs], abs=1e-12)
@@ -52,10 +51,11 @@ def test_the_interval_at_one_cutoff_is_that_of_gdp_of_the_decision():
 
 def test_columns_have_the_variance_of_each_by_itself():
     z, s, _ = sample()
-    rows = _decision_gaps.Observations.read(z, s, None, np.arange(len(z)))
 
     def curve_of(*cutoffs):
-        return _decision_gaps.find_decisions(rows, ScoreGap(), torch.tensor(cutoffs)).curve
+        decisions = (z[:, None] > np.array(cutoffs)).astype(float)
+        rows = Observations.read(decisions, s)
+        return _gdp_intervals.gdp_curve(rows, GDP())[1]
 
     points = curve_of(0.3).points()[0]
     both = Process.of_columns(curve_of(0.3, 0.9), points)
@@ -89,8 +89,8 @@ def test_equivalence_at_every_cutoff_is_harder_than_at_one():
 
 def test_groups_of_one_row_are_rows():
     z, s, _ = sample()
-    rows = decision_gaps(z, s, cutoffs=[0.5], n_draws=1_999, random_state=0)
-    grouped = decision_gaps(z, s, cutoffs=[0.5], n_draws=1_999, random_state=0, groups=np.arange(len(z)))
+    rows = decision_gaps(z, s, cutoffs=[0.5])
+    grouped = decision_gaps(z, s, cutoffs=[0.5], groups=np.arange(len(z)))
     assert grouped == rows
 
 
@@ -185,6 +185,6 @@ def test_a_region_is_below_or_above():
 
 def test_the_largest_gap_of_all_cutoffs_is_that_of_its_interval():
     z, s, _ = sample()
-    found = decision_gaps(z, s, random_state=0)
+    found = decision_gaps(z, s)
     assert found.largest == confidence_interval(z, s, dependence=ScoreGap(cutoff="worst"), random_state=0)
-    assert decision_gaps(z, s, cutoffs=[0.5], random_state=0).largest is None
+    assert decision_gaps(z, s, cutoffs=[0.5]).largest is None

@@ -8,6 +8,7 @@ from scipy.integrate import quad
 from frhsic.table import ScoreTable
 from frhsic.table import _errors as errors
 from frhsic.table import _measures as measures
+from frhsic.table import _rows as law_errors
 from frhsic.table._limits import GapErrors
 
 
@@ -26,7 +27,7 @@ def small(n=400, weights=False, seed=0):
     """Rows as codes of cell and level with weights of sum one, and the law that errors are taken of."""
     z, s, w = sample(n, seed, weights)
     law = table_of(z, s, w).law()
-    rows = errors.Rows.of(law, np.arange(len(law.z)))
+    rows = law_errors.Rows.of(law, np.arange(len(law.z)))
     w = np.ones(n) if w is None else w
     return np.unique(s, return_inverse=True)[1], np.unique(z, return_inverse=True)[1], w / w.sum(), rows
 
@@ -40,7 +41,7 @@ def row_products(cell, level, w, i, r):
 @pytest.mark.parametrize("weights", [False, True])
 def test_covariances_and_their_variances_are_those_of_rows(weights):
     cell, level, w, rows = small(weights=weights)
-    C, V = errors.Steps().covariances(rows.shares), errors.variances(rows, errors.Steps())
+    C, V = law_errors.Steps().covariances(rows.shares), law_errors.variances(rows, law_errors.Steps())
     for i, r in ((0, 3), (2, 20), (5, 40)):
         x = row_products(cell, level, w, i, r)
         assert C[i, r] == pytest.approx(w @ x, abs=1e-12)
@@ -60,18 +61,21 @@ def test_the_variance_of_a_signed_sum_is_that_of_rows(weights):
             x = x + a[i, r] * row_products(cell, level, w, i, r)
     mean = w @ x
     loop = sum(wj**2 * (xj - mean) ** 2 for wj, xj in zip(w, x, strict=True))
-    assert errors.variance_of(rows, errors.Steps(), a, more) == pytest.approx(loop, rel=1e-6)
+    assert law_errors.variance_of(rows, law_errors.Steps(), a, more) == pytest.approx(loop, rel=1e-6)
     at = 7
     one = np.zeros_like(a)
     one[:, at] = a[:, at]
-    each = errors.covariances_each(rows, a[None])[at, 0, 0]
-    assert each == pytest.approx(errors.variance_of(rows, errors.Steps(), one), rel=0.02)
+    each = law_errors.covariances_each(rows, a[None])[at, 0, 0]
+    assert each == pytest.approx(law_errors.variance_of(rows, law_errors.Steps(), one), rel=0.02)
 
 
 def test_levels_of_a_score_have_the_covariances_of_rows():
     cell, level, w, rows = small()
     z = rows.z[level]
-    C, V = errors.Values(rows.z).covariances(rows.shares), errors.variances(rows, errors.Values(rows.z))
+    C, V = (
+        law_errors.Values(rows.z).covariances(rows.shares),
+        law_errors.variances(rows, law_errors.Values(rows.z)),
+    )
     for i in range(3):
         x = ((cell == i) - w @ (cell == i)) * (z - w @ z)
         assert C[i, 0] == pytest.approx(w @ x)
@@ -80,7 +84,7 @@ def test_levels_of_a_score_have_the_covariances_of_rows():
 
 def test_draws_of_the_noise_have_the_variances_of_covariances():
     *_, rows = small()
-    noise = errors.Noise(rows, errors.Steps(), np.random.default_rng(0))
+    noise = errors.Noise(rows, law_errors.Steps(), np.random.default_rng(0))
     ratio = noise.draws.var(axis=0) / noise.sigma**2
     assert ratio.mean() == pytest.approx(1.0, abs=0.1)
 
@@ -88,7 +92,7 @@ def test_draws_of_the_noise_have_the_variances_of_covariances():
 def test_the_value_of_learned_signs_is_a_loop_over_cells_cutoffs_and_times():
     cell, level, w, rows = small()
     n = len(w)
-    noise = errors.Noise(rows, errors.Steps(), np.random.default_rng(0))
+    noise = errors.Noise(rows, law_errors.Steps(), np.random.default_rng(0))
     width = 1
     found = errors.Witness(noise, float(n), widths=(width,))
     for r in (2, 25):
@@ -155,9 +159,9 @@ def test_the_deviation_of_a_plug_in_is_that_of_resampled_rows():
     rng = np.random.default_rng(0)
     for slope in (0.0, 0.6):
         law = table_of(*sample(1_000, slope=slope)).law()
-        rows = errors.Rows.of(law, np.arange(len(law.z)))
+        rows = law_errors.Rows.of(law, np.arange(len(law.z)))
         dz = np.diff(law.z)
-        folded = errors.Folded(errors.Noise(rows, errors.Steps(), rng), dz)
+        folded = errors.Folded(errors.Noise(rows, law_errors.Steps(), rng), dz)
         resamples = rng.multinomial(1_000, rows.shares.ravel(), size=400).reshape(400, *rows.shares.shape)
         gaps = np.abs(measures.differences(resamples)).sum(axis=1) @ dz
         assert folded.plug_in == pytest.approx(measures.score_gap(law))
@@ -167,12 +171,12 @@ def test_the_deviation_of_a_plug_in_is_that_of_resampled_rows():
 def test_the_deviation_of_a_rank_gap_counts_that_of_its_weights():
     z, s, _ = sample(1_500, slope=0.8)
     law = table_of(np.round(z * 2) / 2, s).law()
-    rows, rng = errors.Rows.of(law, np.arange(len(law.z))), np.random.default_rng(0)
+    rows, rng = law_errors.Rows.of(law, np.arange(len(law.z))), np.random.default_rng(0)
     weights = measures.rank_weights(rows.shares)
     r = np.arange(len(weights))
     own = np.zeros((len(r), len(r) + 1))
     own[r, r] = own[r, r + 1] = 0.5
-    folded = errors.Folded(errors.Noise(rows, errors.Steps(), rng), weights, own)
+    folded = errors.Folded(errors.Noise(rows, law_errors.Steps(), rng), weights, own)
     resamples = rng.multinomial(1_500, rows.shares.ravel(), size=600).reshape(600, *rows.shares.shape)
     gaps = (np.abs(measures.differences(resamples)).sum(axis=1) * measures.rank_weights(resamples)).sum(
         axis=1
@@ -297,3 +301,15 @@ def test_a_worst_gap_without_any_learned_sign_has_a_lower_limit_of_zero():
     found = GapErrors.of(table_of(np.array([0.1, 0.2] * 40), np.repeat([0.0, 1.0], 40)))
     assert found.worst().ends().low == 0.0
     assert errors.part_beyond_chance(0.0, 0.0) == 0.0
+
+
+def test_scores_that_are_made_alike_show_no_smaller_limit_than_independent_ones():
+    # The same 60 scores at each of 20 values of S: a plug-in of zero, which independent rows never have.
+    rng = np.random.default_rng(0)
+    z, s = np.tile(np.round(rng.normal(size=60), 2), 20), np.arange(20.0).repeat(60)
+    alike, mixed = GapErrors.of(table_of(z, s)), GapErrors.of(table_of(rng.permutation(z), s))
+    for name in ("score_gap", "rank_gap", "mean_gap", "worst"):
+        limits, others = getattr(alike, name)(), getattr(mixed, name)()
+        assert limits.plug_in == pytest.approx(0.0, abs=1e-9)
+        assert limits.upper(0.025) == pytest.approx(others.upper(0.025), rel=0.35)
+    assert (alike.at_all_cutoffs().high > 0.25 * mixed.at_all_cutoffs().high).all()

@@ -21,7 +21,7 @@ def test_the_band_covers_the_gap_at_all_cutoffs(kind):
     missed = 0
     for seed in range(SEEDS):
         z, s = draw(kind, 600, seed)
-        found = decision_gaps(z, s, n_draws=299, random_state=seed)
+        found = decision_gaps(z, s)
         true = truth(kind, np.array(found.cutoffs))
         missed += not ((np.array(found.low) <= true) & (true <= np.array(found.high))).all()
     assert missed <= binom.ppf(0.999, SEEDS, 0.05)

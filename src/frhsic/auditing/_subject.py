@@ -120,7 +120,8 @@ class Subject(ABC):
     @cached_property
     def cutoffs(self) -> DecisionGaps:
         """The gap of decisions along s at every cut-off; it takes a second."""
-        return decision_gaps(*self.data, confidence_level=self.settings.confidence_level, **self.options)
+        options = {name: value for name, value in self.options.items() if name != "random_state"}
+        return decision_gaps(*self.data, confidence_level=self.settings.confidence_level, **options)
 
     def gdp(self) -> Interval:
         """Return the interval of GDP."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,22 +11,14 @@ from scipy.special import ndtr, stdtr
 
 from frhsic._checks import ArgumentError
 from frhsic.data import to_generator
-from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance, RankGap, ScoreGap, mid_ranks
-from frhsic.inference._decision_gaps import (
-    MOST_DRAWS,
-    Decisions,
-    cutoffs_of,
-    decision_tails,
-    find_decisions,
-)
+from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance, RankGap, ScoreGap
 from frhsic.inference._embedding import Embedding, as_hsic, embedding
-from frhsic.inference._gaps import gaps_of
+from frhsic.inference._gaps import gaps_of, has_gaps
 from frhsic.inference._gdp_intervals import gdp_curve, gdp_tails
 from frhsic.inference._kernel_intervals import group_notes, kernel_words, root_of
 from frhsic.inference._of_table import check_table_alone, table_embedding, table_gaps
 from frhsic.inference._question import Observations, check_cells, check_one_score, find_method
 from frhsic.inference._results import EquivalenceResult
-from frhsic.inference._score_gap_intervals import GapCurve, gap_curve, gap_tails
 from frhsic.inference._table import TableEmbedding
 from frhsic.numerics._threads import one_thread
 from frhsic.table import ScoreTable
@@ -190,9 +181,8 @@ def _test_embedding(
 
 
 def _test_gdp(rows: Observations, measure: GDP, question: _Question) -> EquivalenceResult:
-    table = gaps_of(rows, measure)
-    if table is not None:
-        return table.below(measure, question.tolerance, question.alpha)
+    if has_gaps(rows):
+        return gaps_of(rows, measure).below(measure, question.tolerance, question.alpha)
     measure, curve = gdp_curve(rows, measure)
     upper = gdp_tails(curve, question.n_draws, question.generator).upper
     return _from_limits(
@@ -207,39 +197,9 @@ def _test_gdp(rows: Observations, measure: GDP, question: _Question) -> Equivale
     )
 
 
-def _test_gap(rows: Observations, measure: ScoreGap, question: _Question) -> EquivalenceResult:
+def _test_gap(rows: Observations, measure: ScoreGap | RankGap, question: _Question) -> EquivalenceResult:
     check_one_score(rows, "the gap of a score")
-    table = gaps_of(rows, measure)
-    if table is not None:
-        return table.below(measure, question.tolerance, question.alpha)
-    found: GapCurve | Decisions
-    if measure.cutoff is None:
-        found = gap_curve(rows, measure)
-        _, upper = gap_tails(found, question.n_draws, question.generator)
-    else:
-        question = question._replace(n_draws=min(question.n_draws, MOST_DRAWS))
-        found = find_decisions(rows, measure, cutoffs_of(measure))
-        _, upper = decision_tails(found, question.n_draws, question.generator)
-    return _from_limits(
-        rows,
-        question,
-        upper,
-        estimate=found.estimate,
-        measure=measure.words,
-        target=found.target,
-        method=found.method,
-        notes=found.curve.notes(),
-    )
-
-
-def _test_rank_gap(rows: Observations, measure: RankGap, question: _Question) -> EquivalenceResult:
-    check_one_score(rows, "the rank gap")
-    table = gaps_of(rows, measure)
-    if table is not None:
-        return table.below(measure, question.tolerance, question.alpha)
-    ranked = replace(rows, z=mid_ranks(rows.z[:, 0], rows.weights)[:, None])
-    found = _test_gap(ranked, ScoreGap(), question)
-    return replace(found, measure=measure.words, notes=(*found.notes, "Ranks are those of these rows."))
+    return gaps_of(rows, measure).below(measure, question.tolerance, question.alpha)
 
 
 def _from_limits(
@@ -276,5 +236,5 @@ _METHODS: dict[type[Dependence], Callable[[Observations, Any, _Question], Equiva
     DistanceCovariance: _test_hsic,
     GDP: _test_gdp,
     ScoreGap: _test_gap,
-    RankGap: _test_rank_gap,
+    RankGap: _test_gap,
 }

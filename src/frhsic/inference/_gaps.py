@@ -13,11 +13,15 @@ import numpy as np
 from frhsic._checks import ArgumentError
 from frhsic._text import number
 from frhsic.dependence import GDP, RankGap, ScoreGap
-from frhsic.inference._question import IntervalOptions, Observations
+from frhsic.inference._question import (
+    IntervalOptions,
+    Observations,
+    check_one_score,
+)
 from frhsic.inference._results import DecisionGaps, EquivalenceResult, Interval
-from frhsic.inference._table import has_table, once, table_of
+from frhsic.inference._table import has_table, once, persons_of, table_of
 from frhsic.numerics._cells import Cells
-from frhsic.table import Floats, GapErrors, GapLimits, Integers, Law, ScoreTable, coarse_cells
+from frhsic.table import Floats, GapErrors, GapLimits, Integers, Law, Persons, ScoreTable, coarse_cells
 
 Gap: TypeAlias = GDP | ScoreGap | RankGap
 
@@ -38,9 +42,14 @@ class Gaps:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, table: ScoreTable, cutoffs: Sequence[float] | None = None) -> Gaps:
-        """Return the gaps of a table; with ``cutoffs`` those of decisions at these, which it must know."""
-        if cutoffs is None and table in _KNOWN:
+    def of(
+        cls, table: ScoreTable, cutoffs: Sequence[float] | None = None, persons: Persons | None = None
+    ) -> Gaps:
+        """Return the gaps of a table; with ``cutoffs`` those of decisions at these, which it must know.
+
+        ``persons`` tell which of its rows are of one person.
+        """
+        if cutoffs is None and persons is None and table in _KNOWN:
             return _KNOWN[table]
         law, borders = table.law(), table.score.borders
         for name, cells in (("scores", law.z), ("s", law.s)):
@@ -49,10 +58,14 @@ class Gaps:
         starts, ends = (borders[:-1], borders[1:]) if table.score.kind == "ranges" else (borders, borders)
         last = _last_levels(cutoffs, starts, ends, law.levels)
         names = tuple(axis.name for axis in table.s)
-        found = cls(GapErrors.of(table, cutoffs=last), ends[law.levels], names, _is_exact(law))
+        errors = GapErrors.of(table, cutoffs=last, persons=persons)
+        exact = len(errors.law.p) == len(law.p) and not law.s_widths.any()
+        gaps = cls(errors, ends[law.levels], names, exact)
+        if persons is not None:
+            return replace(gaps, n=persons.count, notes=_group_notes(persons))
         if cutoffs is None:
-            _KNOWN[table] = found
-        return found
+            _KNOWN[table] = gaps
+        return gaps
 
     @cached_property
     def cells(self) -> str:
@@ -154,22 +167,42 @@ def words_of(measure: Gap) -> str:
     return "GDP" if isinstance(measure, GDP) else measure.words
 
 
-def gaps_of(rows: Observations, measure: Gap, cutoffs: Sequence[float] | None = None) -> Gaps | None:
-    """Return the gaps of rows of one score, each row a person of its own; None of other rows.
+def has_gaps(rows: Observations) -> bool:
+    """Return whether a mean gap is one of a score: of several columns, or a constant, there is no table."""
+    return rows.z.shape[1] == 1 and bool((rows.z != rows.z[:1]).any())
 
-    ``measure`` and ``cutoffs`` are what is asked.
-    """
-    if rows.z.shape[1] != 1 or rows.groups is not None or measure._cells is not None:
-        return None
-    if bool((rows.z == rows.z[:1]).all()):  # of a constant score, which no table is needed for
-        return None
+
+def gaps_of(rows: Observations, measure: Gap, cutoffs: Sequence[float] | None = None) -> Gaps:
+    """Return the gaps of rows of one score; ``measure`` and ``cutoffs`` are what is asked."""
+    if bool((rows.z == rows.z[:1]).all()):
+        fix = "A constant decides nothing; pass the scores before they are rounded."
+        raise ArgumentError("scores", "have more than one value", "the same in every row", fix)
     asked, s, exact = asked_cutoffs(measure) if cutoffs is None else cutoffs, rows.s, None
-    if not has_table(rows.z, s, None):
+    if not has_table(rows.z, s, None) or measure._cells is not None:
         # Of several columns, or very many labels, the cells of gaps are those of the table.
-        cells = Cells.of(s, rows.weights, rows.effective_units)
-        s, exact = once(("cells",), (s.values, rows.w), lambda: cells.as_sensitive(s)), cells.exact
-    found = Gaps.of(table_of(rows.z, s, rows.w, cutoffs=asked or ()), asked)
-    return found if exact is None else replace(found, names=rows.s.names, exact=exact)
+        cells = measure._cells or Cells.of(s, rows.weights, rows.effective_units)
+        s, exact = (
+            once(("cells", id(measure._cells)), (s.values, rows.w), lambda: cells.as_sensitive(s)),
+            cells.exact,
+        )
+    table = table_of(rows.z, s, rows.w, cutoffs=asked or ())
+    if rows.groups is None:
+        gaps = Gaps.of(table, asked)
+    else:
+        key, groups = ("gaps of groups", None if asked is None else tuple(asked)), rows.groups
+        tensors = (rows.z, s.values, rows.w, groups)
+        gaps = once(key, tensors, lambda: Gaps.of(table, asked, persons_of(table, rows.z, s, rows.w, groups)))
+    return gaps if exact is None else replace(gaps, names=rows.s.names, exact=exact)
+
+
+def gap_interval(rows: Observations, measure: ScoreGap | RankGap, options: IntervalOptions) -> Interval:
+    """Return the interval of a gap of a score: over all cut-offs, of ranks, at one cut-off or the worst."""
+    check_one_score(rows, "the rank gap" if isinstance(measure, RankGap) else "the gap of a score")
+    return gaps_of(rows, measure).interval(measure, options)
+
+
+def _group_notes(persons: Persons) -> tuple[str, ...]:
+    return (f"n counts groups, of {len(persons.share):,} rows.",)
 
 
 def asked_cutoffs(measure: Gap) -> list[float] | None:

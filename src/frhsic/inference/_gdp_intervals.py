@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,7 +10,7 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from frhsic.dependence import GDP
-from frhsic.inference._gaps import gaps_of
+from frhsic.inference._gaps import gaps_of, has_gaps
 from frhsic.inference._kernel_intervals import CHANCE_DRAWS, group_notes
 from frhsic.inference._places import roots
 from frhsic.inference._process import Process, Smoothed, smooth_rows
@@ -29,9 +28,8 @@ CHANCE_ROWS = 5_000
 
 
 def gdp_interval(rows: Observations, measure: GDP, options: IntervalOptions) -> Interval:
-    found = gaps_of(rows, measure)
-    if found is not None:
-        return found.interval(measure, options)
+    if has_gaps(rows):
+        return gaps_of(rows, measure).interval(measure, options)
     measure, curve = gdp_curve(rows, measure)
     estimate = float(measure(rows.z, rows.s, rows.w))
     return _interval(curve, options, estimate, rows.s.names, rows.n_units, group_notes(rows))
@@ -99,15 +97,10 @@ class Tails(NamedTuple):
     largest: float  # lambda
     mass: float  # pi(U)
     turns: float  # what ranges within which the curve crosses the overall mean may add
-    every: Tensor | None = None  # (B,), draws of sum pi_a |e_a| over all places, with the error of shares
 
     def lower(self, tail: float) -> float:
         beyond = max(0.0, self.unknown - float(self.noise.quantile(1.0 - tail)))
-        limit = self.known - float(self.moves.quantile(1.0 - tail)) + beyond
-        if self.every is not None:
-            # Of many curves of skewed scores some sign looks clear under independence: here none is needed.
-            limit = min(limit, self.known + self.unknown - float(self.every.quantile(1.0 - tail)))
-        return max(0.0, limit)
+        return max(0.0, self.known - float(self.moves.quantile(1.0 - tail)) + beyond)
 
     def upper(self, tail: float) -> float:
         z = max(0.0, float(ndtri(1.0 - tail)))
@@ -118,104 +111,42 @@ class Tails(NamedTuple):
         return max(limit, self.estimate)
 
 
-def gdp_tails(
-    curve: Smoothed, n_draws: int, generator: torch.Generator, *, standardize: bool = False
-) -> Tails:
-    """Return the limits of the mean of |g|, averaged over columns.
-
-    With ``standardize`` pi_a v_a and g_a / v_a stand for pi_a and g_a on U, v_a the size of a gap there: the
-    inequality is nearly an equality if gaps are of that size, however unequal their errors are.
-    """
-    errors = _Errors.draw(curve, n_draws, generator, skewed=standardize)
-    return errors.tails(range(errors.mean.shape[1]), standardize=standardize)
-
-
-def tails_of_columns(curve: Smoothed, n_draws: int, generator: torch.Generator) -> list[Tails]:
-    """Return the limits of each column by itself, from the same draws: they err together."""
-    errors = _Errors.draw(curve, n_draws, generator, skewed=True)
-    return [errors.tails([k], standardize=True) for k in range(errors.mean.shape[1])]
-
-
-class _Errors(NamedTuple):
-    """The gaps of a curve at some points, and draws of their errors."""
-
-    curve: Smoothed
-    share: Tensor  # (a,)
-    mean: Tensor  # (a, r), the gaps
-    errors: Tensor  # (a, r, B)
-    shares: Tensor  # (r, B), the error of the mean of |g| by that of the shares of the places
-    clear: Tensor  # (a, r), whether the sign of a gap is beyond doubt
-    spread: Tensor  # (a, r), the deviation of an error
-
-    @classmethod
-    def draw(
-        cls, curve: Smoothed, n_draws: int, generator: torch.Generator, *, skewed: bool = False
-    ) -> _Errors:
-        """Return draws of the errors; ``skewed`` allows for skewed columns, such as rare decisions."""
-        at, share = curve.points()
-        process = Process.of_columns(curve, at)
-        here = process.mean
-        gaps = curve.gaps.abs()
-        gaps = gaps - curve.mass @ gaps
-        drawn, outer = [], []
-        for errors, multipliers in process.draws(n_draws, generator, gap=True):
-            drawn.append(errors.permute(0, 2, 1))  # (a, r, b)
-            outer.append(gaps.mT @ multipliers)
-        e, shares = torch.cat(drawn, dim=2), torch.cat(outer, dim=1)
-        variance = e.square().mean(dim=2)
-        spread = variance.sqrt()
-        spread = torch.maximum(spread, 1e-12 * spread.amax(dim=0) + 1e-300)
-        largest = float((e.abs() / spread[:, :, None]).flatten(0, 1).amax(dim=0).quantile(BEYOND_DOUBT))
-        # Of a few rows no sign is beyond doubt: Student's law down to one degree of freedom.
-        limits = process.limits_of_columns(largest, 2.0)
-        if skewed or bool(process.doubtful.any()):
-            limits = limits * _widening(curve, process.rows, largest)
-        clear = here.abs() > limits
-        return cls(curve, share, here, e, shares, clear, spread)
-
-    def _size(self) -> Tensor:
-        """Return the size of an estimated gap where its sign is not clear, ``(a, r)``.
-
-        The root of the variance of its error plus the mean square of the gaps themselves, which is one number
-        for each column: where there are none the sizes are those of the errors.
-        """
-        share = torch.where(self.clear, 0.0, self.share[:, None])
-        beyond = (share * (self.mean.square() - self.spread.square())).sum(dim=0)
-        square = (beyond / share.sum(dim=0).clamp_min(1e-300)).clamp_min(0.0)
-        return (self.spread.square() + square).sqrt()
-
-    def tails(self, columns: Sequence[int], *, standardize: bool) -> Tails:
-        """Return the limits of the mean over some columns."""
-        kept = list(columns)
-        r = len(kept)
-        here, clear = self.mean[:, kept], self.clear[:, kept]
-        pi = (self.share / r)[:, None].expand_as(here)
-        known = float((pi * here.abs())[clear].sum())
-        e = self.errors[:, kept]
-        moves = self.shares[kept].mean(dim=0) + (pi * here.sign())[clear] @ e[clear]
-        every = None
-        if standardize:
-            every = (pi[:, :, None] * e.abs()).sum(dim=(0, 1)) + self.shares[kept].mean(dim=0)
-        p, u, h = pi[~clear], e[~clear], here[~clear]
-        if standardize:
-            size = self._size()[:, kept][~clear]
-            p, u, h = p * size, u / size[:, None], h / size
-        v = u.square().mean(dim=1)
-        rooted = p.sqrt()[:, None] * u
-        largest = float(torch.linalg.eigvalsh(rooted @ rooted.mT / e.shape[-1])[-1]) if len(p) else 0.0
-        return Tails(
-            estimate=float(self.curve.mass @ self.curve.gaps[:, kept].abs().mean(dim=1)),
-            known=known,
-            moves=moves,
-            unknown=float(p @ h.abs()),
-            noise=p @ u.abs(),
-            squares=max(0.0, float(p @ (h.square() - v))),
-            chance=p @ (u.square() - v[:, None]),
-            largest=largest,
-            mass=float(p.sum()),
-            turns=_crossings(self.curve, here, clear, self.share),
-            every=every,
-        )
+def gdp_tails(curve: Smoothed, n_draws: int, generator: torch.Generator) -> Tails:
+    """Return the limits of the mean of |g|, averaged over columns."""
+    at, share = curve.points()
+    process = Process.of_columns(curve, at)
+    here = process.mean
+    gaps = curve.gaps.abs()
+    gaps = gaps - curve.mass @ gaps
+    drawn, outer = [], []
+    for errors, multipliers in process.draws(n_draws, generator, gap=True):
+        drawn.append(errors.permute(0, 2, 1))  # (a, r, b)
+        outer.append(gaps.mT @ multipliers)
+    e, shares = torch.cat(drawn, dim=2), torch.cat(outer, dim=1)
+    spread = e.square().mean(dim=2).sqrt()
+    spread = torch.maximum(spread, 1e-12 * spread.amax(dim=0) + 1e-300)
+    largest = float((e.abs() / spread[:, :, None]).flatten(0, 1).amax(dim=0).quantile(BEYOND_DOUBT))
+    # Of a few rows no sign is beyond doubt: Student's law down to one degree of freedom.
+    limits = process.limits_of_columns(largest, 2.0)
+    if bool(process.doubtful.any()):
+        limits = limits * _widening(curve, process.rows, largest)
+    clear = here.abs() > limits
+    pi = (share / here.shape[1])[:, None].expand_as(here)
+    p, u, h = pi[~clear], e[~clear], here[~clear]
+    v = u.square().mean(dim=1)
+    rooted = p.sqrt()[:, None] * u
+    return Tails(
+        estimate=float(curve.mass @ curve.gaps.abs().mean(dim=1)),
+        known=float((pi * here.abs())[clear].sum()),
+        moves=shares.mean(dim=0) + (pi * here.sign())[clear] @ e[clear],
+        unknown=float(p @ h.abs()),
+        noise=p @ u.abs(),
+        squares=max(0.0, float(p @ (h.square() - v))),
+        chance=p @ (u.square() - v[:, None]),
+        largest=float(torch.linalg.eigvalsh(rooted @ rooted.mT / e.shape[-1])[-1]) if len(p) else 0.0,
+        mass=float(p.sum()),
+        turns=_crossings(curve, here, clear, share),
+    )
 
 
 def _widening(curve: Smoothed, rows: Tensor, largest: float) -> Tensor:
@@ -249,12 +180,7 @@ def _crossings(curve: Smoothed, g: Tensor, clear: Tensor, share: Tensor) -> floa
 
 
 def gdp_under_independence(curve: Smoothed, generator: torch.Generator) -> Tensor:
-    """Return draws of GDP under independence, shape ``(B,)``."""
-    return gaps_under_independence(curve, generator).mean(dim=1)
-
-
-def gaps_under_independence(curve: Smoothed, generator: torch.Generator) -> Tensor:
-    """Return draws of the mean gap of each column under independence, ``(B, r)``: one product.
+    """Return draws of GDP under independence, shape ``(B,)``: one product.
 
     The sums over places of w_i f_p(i), for a random order p, have the covariance of f times
     diag(sum_i w_i^2) - mass mass' / n. Gaps from the overall mean do not see the second part, and the sums of
@@ -276,4 +202,4 @@ def gaps_under_independence(curve: Smoothed, generator: torch.Generator) -> Tens
         root = roots(around.mT @ around / (n - 1.0))
         sums = places.sums(places.w.square()).sqrt()[:, None, None] * (noise @ root)  # (M, B, r)
     gaps = sums / curve.mass[:, None, None] - sums.sum(dim=0)
-    return torch.einsum("m,mbr->br", curve.mass, gaps.abs())
+    return torch.einsum("m,mbr->b", curve.mass, gaps.abs()) / r

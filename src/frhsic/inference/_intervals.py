@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from frhsic._checks import ArgumentError
 from frhsic.dependence import GDP, HSIC, Dependence, DistanceCovariance, RankGap, ScoreGap
+from frhsic.inference._gaps import gap_interval
 from frhsic.inference._gdp_intervals import gdp_interval
 from frhsic.inference._kernel_intervals import kernel_interval
 from frhsic.inference._of_table import check_table_alone, table_interval
@@ -18,10 +19,6 @@ from frhsic.inference._question import (
     find_method,
 )
 from frhsic.inference._results import Interval
-from frhsic.inference._score_gap_intervals import (
-    rank_gap_interval,
-    score_gap_interval,
-)
 from frhsic.inference._sketch_intervals import sketch_hsic_interval
 from frhsic.numerics._threads import one_thread
 from frhsic.sketching import HSICSketch
@@ -32,8 +29,8 @@ _OF_ROWS: dict[type[Dependence], Callable[[Observations, Any, IntervalOptions], 
     HSIC: kernel_interval,
     DistanceCovariance: kernel_interval,
     GDP: gdp_interval,
-    ScoreGap: score_gap_interval,
-    RankGap: rank_gap_interval,
+    ScoreGap: gap_interval,
+    RankGap: gap_interval,
 }
 
 

@@ -21,9 +21,11 @@ from frhsic.table import (
     JOINT_CELLS,
     Bandwidths,
     CellBounds,
+    Column,
     KernelErrors,
     Labels,
     Law,
+    Persons,
     ScoreTable,
     Side,
     median_distance,
@@ -85,19 +87,29 @@ def table_of(
 def _count(
     z: Tensor, s: Sensitive, w: Tensor | None, label: Tensor | None, cutoffs: Sequence[float]
 ) -> ScoreTable:
-    known = s.categories or (None,) * len(s.names)
-    columns = [
-        _labels(x, None if labels is None else len(labels)) if kind == "categorical" else x.numpy()
-        for x, kind, labels in zip(s.values.T, s.kinds, known, strict=True)
-    ]
     return ScoreTable.from_rows(
         z[:, 0].numpy(),
-        columns,
+        _columns(s),
         outcome=None if label is None else _labels(label, None),
         sample_weight=None if w is None else w.numpy(),
         names=s.names,
         at_scores=cutoffs,
     )
+
+
+def _columns(s: Sensitive) -> list[Column]:
+    known = s.categories or (None,) * len(s.names)
+    return [
+        _labels(x, None if labels is None else len(labels)) if kind == "categorical" else x.numpy()
+        for x, kind, labels in zip(s.values.T, s.kinds, known, strict=True)
+    ]
+
+
+def persons_of(table: ScoreTable, z: Tensor, s: Sensitive, w: Tensor | None, groups: Tensor) -> Persons:
+    """Return which rows of the law of a table are of one group; arguments as of :func:`table_of`."""
+    cell, level = table.places(z[:, 0].numpy(), _columns(s))
+    weights = np.ones(len(z)) if w is None else w.numpy()
+    return Persons.of(groups.numpy(), cell, level, weights)
 
 
 def _labels(codes: Tensor, count: int | None) -> Labels:

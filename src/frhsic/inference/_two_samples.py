@@ -12,11 +12,12 @@ from frhsic._checks import ArgumentError
 from frhsic.data import Sensitive
 from frhsic.dependence import mid_ranks
 from frhsic.inference._question import Observations, check_positive, effective_units
-from frhsic.inference._score_gap_intervals import cut_scores
 from frhsic.numerics._cells import Cells
 
 # Rows (or groups) of each sample.
 MIN_SAMPLE = 20
+# Parts into which scores are cut, at equally many rows each.
+_PARTS = 16
 
 
 class Pair(NamedTuple):
@@ -76,7 +77,7 @@ class Pair(NamedTuple):
             columns = mid_ranks(columns[0], w[parts[0]]), mid_ranks(columns[1], w[parts[1]])
         u, order = torch.cat(columns).sort()
         upto = torch.cat([w[part] for part in parts])[order].cumsum(0)
-        cuts = cut_scores(u, upto / upto[-1])
+        cuts = _cut_scores(u, upto / upto[-1])
         return cls(columns, parts, rows.s, w, units, cells, cuts, mask is None, rows.groups is not None)
 
     @property
@@ -107,6 +108,12 @@ class Pair(NamedTuple):
         old, new = (self.units[part].unique() for part in self.rows)
         both = int(torch.isin(new, old).sum())
         return (f"{both:,} groups are in both samples, and allowed for.",) if both else ()
+
+
+def _cut_scores(u: Tensor, upto: Tensor) -> Tensor:
+    """Return cut-offs of equally many rows between them, of sorted scores and the shares up to each."""
+    at = torch.searchsorted(upto, torch.linspace(0, 1, _PARTS + 1, dtype=torch.float64))
+    return u[at.clamp_max(len(u) - 1)].unique()
 
 
 def _read_new(new: object, n: int) -> Tensor:

@@ -223,7 +223,7 @@ def plot_decision_gaps(
     --------
     >>> from frhsic.inference import decision_gaps
     >>> ages = [20, 30] * 100
-    >>> found = decision_gaps([a / 50 + 0.001 * i for i, a in enumerate(ages)], ages, random_state=0)
+    >>> found = decision_gaps([a / 50 + 0.001 * i for i, a in enumerate(ages)], ages)
     >>> plot_decision_gaps(found).get_xlabel()
     'cut-off'
     """

@@ -18,6 +18,7 @@ from frhsic.table._measures import differences as differences
 from frhsic.table._measures import hsic as hsic
 from frhsic.table._null import TableTest as TableTest
 from frhsic.table._null import independence as independence
+from frhsic.table._persons import Persons as Persons
 from frhsic.table._pvalues import combine as combine
 from frhsic.table._pvalues import rank_pvalue as rank_pvalue
 from frhsic.table._scout import Extent as Extent

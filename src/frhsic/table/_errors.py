@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import ndtr
 
-from frhsic.table._axis import Floats, Integers
-from frhsic.table._table import Law
+from frhsic.table._axis import Floats
+from frhsic.table._rows import (
+    Features,
+    Rows,
+    covariances_each,
+    covariances_of,
+    linear_errors,
+    variance_of,
+    variances,
+)
 
 # Signs are learned from the first rows, from this share of them on.
 FIRST = 0.3
@@ -34,157 +41,21 @@ _DRAWS = 32
 _ROOT, _DENSITY = math.sqrt(2.0 / math.pi), 1.0 / math.sqrt(2.0 * math.pi)
 
 
-def merge_levels(shares: Floats, z: Floats, size: int) -> Integers:
-    """Return the first levels of at most about ``size`` groups of neighbouring levels.
-
-    Of equal parts of the mean of two things: the rows, and the noise sqrt(F (1 - F)) dz of the cut-offs, so
-    that long tails of a score are not one level.
-    """
-    k = len(z)
-    if k <= size:
-        return np.arange(k)
-    q = shares.sum(axis=0)
-    F = np.cumsum(q)
-    noise = np.sqrt(np.clip(F * (1.0 - F), 0.0, None))[:-1] * np.diff(z)
-    steps = 0.5 * (q[:-1] + q[1:]) + noise / noise.sum()
-    upto = np.concatenate(([0.0], np.cumsum(steps)))
-    group = np.minimum(np.floor(upto / upto[-1] * size), size - 1)
-    return np.flatnonzero(np.concatenate(([True], np.diff(group) > 0)))
-
-
-class Rows(NamedTuple):
-    """The joint law that errors are taken of: shares and sums of squared weights."""
-
-    shares: Floats  # (m, k), of sum one
-    squares: Floats  # (m, k)
-    z: Floats  # (k,)
-
-    @classmethod
-    def of(cls, law: Law, firsts: Integers) -> Rows:
-        """Return the law with neighbouring levels merged."""
-        q = law.q
-        z = np.add.reduceat(q * law.z, firsts) / np.add.reduceat(q, firsts)
-        shares, squares = (np.add.reduceat(x, firsts, axis=1) for x in (law.shares, law.squares))
-        return cls(shares, squares, z)
-
-    @property
-    def independent(self) -> Rows:
-        """The law with the same margins under independence."""
-        P, Q = self.shares, self.squares
-        squares = Q.sum(axis=1)[:, None] * Q.sum(axis=0) / Q.sum()
-        return self._replace(shares=P.sum(axis=1)[:, None] * P.sum(axis=0), squares=squares)
-
-
-class Features(Protocol):
-    """Features f_r of a level, of whose covariances with cells of S a gap is a sum of lengths."""
-
-    def covariances(self, shares: Floats) -> Floats:
-        """Return C_ir = Cov(1{cell i}, f_r), (..., m, r), of tables (..., m, k) of any sum."""
-
-    def add(self, a: Floats, q: Floats) -> Floats:
-        """Return sum_r a_ir (f_lr - mean of f_r), (..., m, k), for margins q of the score."""
-
-    def squares(self, rows: Rows) -> Floats:
-        """Return sums over the rows of a cell of squared weights times (f_r - mean)^2, (m, r)."""
-
-    def moments(self, q: Floats) -> tuple[Floats, Floats]:
-        """Return the variance of each feature for margins q of the score, and its squared skewness, (r,)."""
-
-
-class Steps:
-    """The features 1{score up to cut-off r}."""
-
-    def covariances(self, shares: Floats) -> Floats:
-        total = shares.sum(axis=(-2, -1), keepdims=True)
-        up = np.cumsum(shares, axis=-1)
-        p, F = up[..., -1:], up.sum(axis=-2, keepdims=True)[..., :-1]
-        return np.asarray((up[..., :-1] - p * (F / total)) / total)
-
-    def add(self, a: Floats, q: Floats) -> Floats:
-        beyond = np.cumsum(a[..., ::-1], axis=-1)[..., ::-1]
-        mean = a @ np.cumsum(q)[:-1]
-        phi = np.empty((*a.shape[:-1], a.shape[-1] + 1))
-        np.subtract(beyond, mean[..., None], out=phi[..., :-1])
-        phi[..., -1] = -mean
-        return phi
-
-    def squares(self, rows: Rows) -> Floats:
-        F = np.cumsum(rows.shares.sum(axis=0))[:-1]
-        below = np.cumsum(rows.squares, axis=1)
-        below, all_rows = below[:, :-1], below[:, -1:]
-        return np.asarray(below * (1.0 - F) ** 2 + (all_rows - below) * F**2)
-
-    def moments(self, q: Floats) -> tuple[Floats, Floats]:
-        F = np.cumsum(q)[:-1]
-        variance = np.maximum(F * (1.0 - F), 1e-300)
-        return variance, (1.0 - 2.0 * F) ** 2 / variance
-
-
-class Values(NamedTuple):
-    """One feature with a value for each level: the score itself."""
-
-    f: Floats  # (k,)
-
-    def covariances(self, shares: Floats) -> Floats:
-        total = shares.sum(axis=(-2, -1))[..., None]
-        sums = shares @ self.f
-        return np.asarray((sums - shares.sum(axis=-1) * (sums.sum(axis=-1, keepdims=True) / total)) / total)[
-            ..., None
-        ]
-
-    def add(self, a: Floats, q: Floats) -> Floats:
-        return np.asarray(a * (self.f - q @ self.f))
-
-    def squares(self, rows: Rows) -> Floats:
-        return np.asarray((rows.squares @ (self.f - rows.shares.sum(axis=0) @ self.f) ** 2)[:, None])
-
-    def moments(self, q: Floats) -> tuple[Floats, Floats]:
-        around = self.f - q @ self.f
-        variance = max(float(q @ around**2), 1e-300)
-        return np.array([variance]), np.array([float(q @ around**3) ** 2 / variance**3])
-
-
-def variances(rows: Rows, features: Features) -> Floats:
-    """Return the variance of each C_ir, the mean of (1{cell i} - p_i) (f_r - mean of f_r), (m, r)."""
-    p, own, C = rows.shares.sum(axis=1)[:, None], features.squares(rows), features.covariances(rows.shares)
-    found = (1.0 - 2.0 * p) * own + p**2 * own.sum(axis=0) - rows.squares.sum() * C**2
-    return np.asarray(np.maximum(found, 1e-6 * own + 1e-300))
-
-
-def influence(rows: Rows, features: Features, a: Floats, more: Floats | None = None) -> Floats:
-    """Return the influence of a row of each cell and level on sum_ir a_ir C_ir, (..., m, k), of any mean.
-
-    A row in cell i and level l counts with sum_r (a_ir - sum_i' p_i' a_i'r) (f_lr - mean of f_r), and with
-    ``more`` (..., k) of its level.
-    """
-    p, q = rows.shares.sum(axis=1), rows.shares.sum(axis=0)
-    phi = features.add(a - np.einsum("i,...ir->...r", p, a)[..., None, :], q)
-    return phi if more is None else phi + more[..., None, :]
-
-
-def variance_of(rows: Rows, features: Features, a: Floats, more: Floats | None = None) -> float:
-    """Return the variance of sum_ir a_ir C_ir, of a (m, r)."""
-    return float(covariances_of(rows, features, a[None], None if more is None else more[None])[0, 0])
-
-
-def covariances_of(rows: Rows, features: Features, a: Floats, more: Floats | None = None) -> Floats:
-    """Return the covariances of several sums of a_ir C_ir, (..., h, h), of a (..., h, m, r)."""
-    phi = influence(rows, features, a, more).reshape(*a.shape[:-2], -1)
-    phi -= (phi @ rows.shares.ravel())[..., None]
-    phi *= np.sqrt(rows.squares.ravel())
-    return np.asarray(phi @ np.swapaxes(phi, -1, -2))
-
-
 class Noise:
-    """Normal errors of all C_ir, with the covariances of a mean of independent rows."""
+    """Normal errors of all C_ir, with the covariances of a mean of independent rows, or of blocks of them."""
 
     def __init__(self, rows: Rows, features: Features, generator: np.random.Generator) -> None:
         self.rows, self.features = rows, features
         self.C = features.covariances(rows.shares)
         self.sigma = np.sqrt(variances(rows, features))
-        drawn = generator.standard_normal((_DRAWS, *rows.squares.shape)) * np.sqrt(rows.squares)
-        p, q = rows.shares.sum(axis=1), rows.shares.sum(axis=0)
-        self.draws = _linear(drawn, features, p, q)
+        if rows.blocks is None:
+            drawn = generator.standard_normal((_DRAWS, *rows.squares.shape)) * np.sqrt(rows.squares)
+            p, q = rows.shares.sum(axis=1), rows.shares.sum(axis=0)
+            self.draws = linear_errors(drawn, features, p, q)
+        else:
+            added = rows.blocks.errors(rows, features)
+            signs = generator.standard_normal((_DRAWS, len(added)))
+            self.draws = (signs @ added.reshape(len(added), -1)).reshape(_DRAWS, *added.shape[1:])
 
     @cached_property
     def expected(self) -> Floats:
@@ -221,12 +92,23 @@ class Noise:
 
         It is nearly a quadratic form of the errors: its correlations are the squares of theirs.
         """
+        root = np.sqrt(variances)
+        return np.asarray((root * np.tensordot(self._between_cells, root, axes=1)).sum(axis=0))
+
+    @cached_property
+    def _between_cells(self) -> Floats:
+        """The squared correlations of the errors of two cells, (m, m)."""
         p = self.rows.shares.sum(axis=1)
         odds = p / np.maximum(1.0 - p, 1e-12)
         squared = np.minimum(odds[:, None] * odds, 1.0)
+        if self.rows.blocks is not None:
+            # Rows of one person may lie in neighbouring cells.
+            added = self.rows.blocks.errors(self.rows, self.features) / self.sigma
+            by_cell = np.moveaxis(added, 1, 0).reshape(len(p), -1)
+            correlation = by_cell @ by_cell.T / self.sigma.shape[1]
+            squared = np.maximum(squared, correlation**2 - 1.0 / len(added))
         np.fill_diagonal(squared, 1.0)
-        root = np.sqrt(variances)
-        return np.asarray((root * np.tensordot(squared, root, axes=1)).sum(axis=0))
+        return squared
 
 
 # Mean squares of C / sigma, from zero on: parts of that in the table, and more by so much.
@@ -328,6 +210,8 @@ class Witness:
         own = features.squares(rows)
         pooled, skewness = features.moments(rows.shares.sum(axis=0))
         total, square = own.sum(axis=0), rows.squares.sum()
+        by_block = None if rows.blocks is None else rows.blocks.errors(rows, features)
+        block_sums = None if by_block is None else _cumulate(by_block)
         nodes = np.append(_NODES, _SHOWN)
         a = np.sqrt(nodes / (1.0 - nodes))[:, None, None]
         C = noise.C
@@ -337,10 +221,15 @@ class Witness:
         sums, drawn = ([_cumulate(x) for x in (C, own, p)], _cumulate(mixed))
         for width in widths:
             C_W, own_W, p_W = (_move(x, width) for x in sums)
-            variance = np.maximum((1.0 - 2.0 * p_W) * own_W + p_W**2 * total - square * C_W**2, 0.0)
-            shared = (1.0 - p_W) * own - p * own_W + p * p_W * total - square * C * C_W
-            trust = p_W / (p_W + _SKEWED * square * skewness)
-            under = square * (1.0 - p_W) * pooled
+            if by_block is None or block_sums is None:
+                variance = np.maximum((1.0 - 2.0 * p_W) * own_W + p_W**2 * total - square * C_W**2, 0.0)
+                shared = (1.0 - p_W) * own - p * own_W + p * p_W * total - square * C * C_W
+            else:
+                moved = _move(block_sums, width)
+                variance = np.einsum("bir,bir->ir", moved, moved)
+                shared = np.einsum("bir,bir->ir", by_block, moved)
+            trust = p_W / (p_W + _SKEWED * rows.unit_square * skewness)
+            under = square * rows.inflation * (1.0 - p_W) * pooled
             variance = trust * variance + (1.0 - trust) * p_W * under
             shared = trust * shared + (1.0 - trust) * p * under
             # A window of all cells has no error.
@@ -412,7 +301,7 @@ class Witness:
         p = np.einsum("i,dhir->hr", rows.shares.sum(axis=1), self.signs > 0) / len(self.signs)
         fewer = np.minimum(p, 1.0 - p)
         skewness = self.features.moments(rows.shares.sum(axis=0))[1]
-        return np.asarray(fewer / (fewer + _SKEWED * rows.squares.sum() * skewness + 1e-300))
+        return np.asarray(fewer / (fewer + _SKEWED * rows.unit_square * skewness + 1e-300))
 
     def agreement(self, weights: Floats) -> Floats:
         """Return how far the signs at two cut-offs agree, (r, r): a correlation over cells."""
@@ -473,25 +362,6 @@ def _move(sums: Floats, width: int) -> Floats:
     m = sums.shape[-2] - 1
     i = np.arange(m)
     return np.asarray(sums[..., np.minimum(i + width + 1, m), :] - sums[..., np.maximum(i - width, 0), :])
-
-
-def covariances_each(rows: Rows, g: Floats) -> Floats:
-    """Return the covariances of sums of g_ir C_ir at each cut-off, (..., r, h, h), of g (..., h, m, r)."""
-    p = rows.shares.sum(axis=1)
-    g = np.moveaxis(g - np.einsum("i,...ir->...r", p, g)[..., None, :], -1, -3)  # (..., r, h, m)
-    value = g @ Steps().covariances(rows.shares).T[:, :, None]  # (..., r, h, 1)
-    second = (g * Steps().squares(rows).T[:, None, :]) @ np.swapaxes(g, -1, -2)
-    return np.asarray(second - rows.squares.sum() * value * np.swapaxes(value, -1, -2))
-
-
-def _linear(noise: Floats, features: Features, p: Floats, q: Floats) -> Floats:
-    """Return the errors of C of errors of shares: those of the mean of (1{cell i} - p_i) (f - mean of f)."""
-    if isinstance(features, Values):
-        own = noise @ (features.f - q @ features.f)
-        return np.asarray(own - p * own.sum(axis=-1, keepdims=True))[..., None]
-    up = np.cumsum(noise, axis=-1)
-    own = up[..., :-1] - up[..., -1:] * np.cumsum(q)[:-1]
-    return np.asarray(own - p[:, None] * own.sum(axis=-2, keepdims=True))
 
 
 def folded_mean(k: Floats) -> Floats:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri
+from scipy.special import ndtr, ndtri, stdtrit
 
 from frhsic.table._axis import Floats, Integers
 from frhsic.table._errors import (
@@ -17,27 +17,34 @@ from frhsic.table._errors import (
     Folded,
     FoldedEach,
     Noise,
-    Rows,
-    Steps,
-    Values,
     Witness,
     choose_blindly,
     invert_folded_mean,
-    merge_levels,
     part_beyond_chance,
-    symmetric_root,
-    variances,
 )
 from frhsic.table._measures import coarse_cells, decision_gaps, mean_gap, rank_gap, score_gap
+from frhsic.table._persons import BLOCKS, Persons
+from frhsic.table._quantiles import (
+    largest_gap,
+    largest_quantile,
+    lower_share,
+    squared_correlations,
+    upper_share,
+)
+from frhsic.table._rows import Rows, Steps, Values, merge_levels, variances
 from frhsic.table._table import Law, ScoreTable
 
 # Errors are taken of so many levels of the score.
 LEVELS = 128
 # With fewer rows of the rarer decision normal limits miss too often: exact binomial ones.
 FEW = 30.0
+# With fewer persons than these the worst cut-off is not chosen by deviations.
+FEW_PERSONS = 100.0
 _ROOT = math.sqrt(2.0 / math.pi)
 _NORMAL = "signs learned from earlier rows and valued on later ones; normal errors of the plug-in"
 _EXACT = "exact binomial limits"
+_FEW_ROWS = "Fewer than 30 rows of the rarer decision: the interval is exact, and too wide to tell much."
+_FEW_GROUPS = "Fewer than 30 groups with the rarer decision: the interval is binomial, too wide to tell much."
 
 
 class Ends(NamedTuple):
@@ -130,36 +137,68 @@ class GapErrors:
     *Upper limit.* With normal errors of deviation sigma_ir, E|C^_ir| = sigma_ir h(|C_ir| / sigma_ir) with
     h(k) = E|k + N(0, 1)|, which is convex. So the mean of the plug-in is at least A h(gap / A) with
     A = sum w_r sigma_ir, and the limit is A h^-1((plug-in n / (n - 1) + z sd) / A). sd is that of the plug-in
-    where C / sigma has the mean square that a gap of the limit's size has if it is the same everywhere.
+    where C / sigma has the mean square that a gap of the limit's size has if it is the same everywhere. A
+    plug-in below A h(0), its mean without a gap, counts as that: less is luck, or rows that were made alike,
+    as those of a repair are by rows of other folds, and luck must not show a limit that n cannot.
 
     Parameters
     ----------
     law : Law
-        Rows are independent. No rows are split: of persons with several rows, sums over persons would take
-        the place of the squares.
     seed : int
         Of the noise. :meth:`of` takes that of the law: one table gives one answer, whatever its names.
     cutoffs : array of int, optional
         The levels in order behind each of which there is an asked cut-off. None takes up to 127.
+    persons : Persons, optional
+        Which rows of the law are of one person. Rows are independent without. With them variances are those
+        of sums over blocks of whole persons, n counts persons, and quantiles are Student's.
+    blocks : int
+        So many blocks of persons at most.
     """
 
-    def __init__(self, law: Law, seed: int, levels: int = LEVELS, cutoffs: Integers | None = None) -> None:
-        self.law = law.merge(coarse_cells(law))
-        self.seed = seed
+    def __init__(
+        self,
+        law: Law,
+        seed: int,
+        levels: int = LEVELS,
+        cutoffs: Integers | None = None,
+        persons: Persons | None = None,
+        blocks: int = BLOCKS,
+    ) -> None:
+        code = coarse_cells(law, None if persons is None else 1.0 / persons.unit_square)
+        self.law = law.merge(code)
+        self.persons = None if persons is None else persons.merge(code)
+        self.seed, self._most_blocks = seed, blocks
         if cutoffs is None:
             self.firsts = merge_levels(self.law.shares, self.law.z, levels)
         else:
             self.firsts = np.append(0, cutoffs + 1)
-        self.rows = Rows.of(self.law, self.firsts)
-        self.n = 1.0 / float(self.law.squares.sum())
+        self.rows = self._rows(self.firsts)
+        self.n = 1.0 / (float(self.law.squares.sum()) if persons is None else persons.unit_square)
         # Labels have no neighbours.
         self.widths = WIDTHS if any(law.numbers) else WIDTHS[:1]
 
     @classmethod
-    def of(cls, table: ScoreTable, label: int | None = None, cutoffs: Integers | None = None) -> GapErrors:
+    def of(
+        cls,
+        table: ScoreTable,
+        label: int | None = None,
+        cutoffs: Integers | None = None,
+        persons: Persons | None = None,
+    ) -> GapErrors:
         """Return the limits of a table, or of one label of its outcome: the same for the same table."""
         law = table.law(label)
-        return cls(law, law.seed, cutoffs=cutoffs)
+        return cls(law, law.seed, cutoffs=cutoffs, persons=persons)
+
+    def _rows(self, firsts: Integers) -> Rows:
+        if self.persons is None:
+            return Rows.of(self.law, firsts)
+        blocks = self.persons.blocks(firsts, len(self.law.p), self.seed, self._most_blocks)
+        return Rows.of(self.law, firsts, blocks)
+
+    def quantile(self, tail: float) -> float:
+        """Return the standard error's multiple that an estimate exceeds so seldom: Student's with blocks."""
+        blocks = self.rows.blocks
+        return -float(ndtri(tail) if blocks is None else stdtrit(blocks.degrees, tail))
 
     def score_gap(self) -> GapLimits:
         """Return the limits of the integral of D: w_r is the distance of neighbouring levels.
@@ -193,15 +232,15 @@ class GapErrors:
     def _mean_gap(self) -> GapLimits:
         if self._two_levels:
             return self._only_cutoff.times(float(np.diff(self.law.z)[0]))
-        features, rows = Values(self.law.z), Rows(self.law.shares, self.law.squares, self.law.z)
-        return self._of(mean_gap(self.law), rows, features, np.ones(1))
+        rows = self._rows(np.arange(len(self.law.z)))._replace(z=self.law.z)
+        return self._of(mean_gap(self.law), rows, Values(self.law.z), np.ones(1))
 
     def decision_gap(self, cutoff: int) -> GapLimits:
         """Return the limits of D between levels ``cutoff`` and ``cutoff + 1``."""
         firsts = np.array([0, cutoff + 1])
-        rows = Rows.of(self.law, firsts)
+        rows = self._rows(firsts)
         plug_in = float(decision_gaps(self.law)[cutoff])
-        few = self._few_rows(cutoff)
+        few = float(self._sides[0][cutoff]), float(self._sides[1][cutoff])
         if min(few) < FEW:
             return self._exact(plug_in, rows, few, np.add.reduceat(self.law.rows, firsts, axis=1))
         return _at_most(self._of(plug_in, rows, Steps(), np.ones(1)), 0.5)
@@ -223,25 +262,37 @@ class GapErrors:
         chance = float(draws.mean())
         if not allowed.any():
             few = self._upper_of_few
-            return GapLimits(plug_in, 0.0, lambda _: 0.0, few, chance, chance_above, _EXACT, (_FEW_NOTE,))
+            note = self._few_note
+            return GapLimits(plug_in, 0.0, lambda _: 0.0, few, chance, chance_above, _EXACT, (note,))
         F = np.cumsum(self.rows.shares.sum(axis=0))[:-1][allowed]
         values, deviations = (x[allowed] for x in self._value_each)
         agreement = self._witness.agreement(self.rank_weights)[np.ix_(allowed, allowed)]
-        spread = deviations[:, None] * np.sqrt(_squared_correlations(F)) * agreement * deviations
+        spread = deviations[:, None] * np.sqrt(squared_correlations(F)) * agreement * deviations
         value, deviation = (float(x[0]) for x in choose_blindly(values[None], spread[None]))
         part = part_beyond_chance(value, deviation)
+
+        def lower(tail: float) -> float:
+            limit = value - self.quantile(tail) * deviation
+            if self.n < FEW_PERSONS and self.persons is not None:
+                # Deviations of few persons vary too much for a choice by them: a limit at all cut-offs.
+                limit = min(limit, float((values - self._largest(F, tail) * deviations).max()))
+            return max(limit, 0.0)
+
         missed = max(0.0, plug_in - float(each.plug_in.max()))
 
         def upper(tail: float) -> float:
             return min(
                 0.5,
-                max(float(self._upper_each(-ndtri(tail))[allowed].max()) + missed, self._upper_of_few(tail)),
+                max(
+                    float(self._upper_each(self.quantile(tail))[allowed].max()) + missed,
+                    self._upper_of_few(tail),
+                ),
             )
 
         return GapLimits(
             plug_in=plug_in,
             estimate=max((1.0 - part) * value + part * float(values.max()), 0.0),
-            lower=lambda tail: max(value + float(ndtri(tail)) * deviation, 0.0),
+            lower=lower,
             upper=upper,
             chance=chance,
             chance_above=chance_above,
@@ -256,7 +307,7 @@ class GapErrors:
         tail = 0.5 * (1.0 - confidence)
         allowed, each = self._many, self._each
         F = np.cumsum(self.rows.shares.sum(axis=0))[:-1]
-        q = largest_quantile(F[allowed], 0.9 * tail) if allowed.any() else 0.0
+        q = self._largest(F[allowed], 0.9 * tail) if allowed.any() else 0.0
         value, deviation = self._value_each
         few = self._upper_of_few(0.05 * tail)
         low = np.where(allowed, np.maximum(value - q * deviation, 0.0), 0.0)
@@ -264,6 +315,11 @@ class GapErrors:
         last = np.concatenate((self.firsts[1:], [len(self.law.z)])) - 1
         chance = _ROOT * np.sqrt(variances(self.rows.independent, Steps())).sum(axis=0)
         return Band(last[:-1], 1.0 - F, np.clip(value, low, high), low, high, each.plug_in, chance)
+
+    def _largest(self, F: Floats, tail: float) -> float:
+        """Return a quantile of the largest error at some cut-offs, over its deviation."""
+        q = largest_quantile(F, tail)
+        return q if self.rows.blocks is None else self.quantile(float(ndtr(-q)))
 
     @cached_property
     def _witness(self) -> Witness:
@@ -299,19 +355,20 @@ class GapErrors:
     def _only_cutoff(self) -> GapLimits:
         return self.decision_gap(0)
 
-    def _few_rows(self, cutoff: int) -> tuple[float, float]:
-        """Return the effective rows up to a cut-off and above it."""
+    @cached_property
+    def _sides(self) -> tuple[Floats, Floats]:
+        """The effective rows, or persons with a row, up to each level but the last, and above it."""
+        if self.persons is not None:
+            return self.persons.sides()
         q, squares = self.law.q, self.law.squares.sum(axis=0)
-        below, above = slice(0, cutoff + 1), slice(cutoff + 1, None)
-        return tuple(float(q[x].sum() ** 2 / squares[x].sum()) for x in (below, above))  # type: ignore[return-value]
+        below = np.cumsum(q)[:-1] ** 2 / np.cumsum(squares)[:-1]
+        above = np.cumsum(q[::-1])[:-1] ** 2 / np.cumsum(squares[::-1])[:-1]
+        return below, above[::-1]
 
     @cached_property
     def _events(self) -> Floats:
-        """The effective rows of the rarer decision at each cut-off of the merged levels."""
-        q, squares = self.rows.shares.sum(axis=0), self.rows.squares.sum(axis=0)
-        below = np.cumsum(q)[:-1] ** 2 / np.cumsum(squares)[:-1]
-        above = np.cumsum(q[::-1])[:-1] ** 2 / np.cumsum(squares[::-1])[:-1]
-        return np.minimum(below, above[::-1])
+        """The effective rows (persons) of the rarer decision at each cut-off of the merged levels."""
+        return np.asarray(np.minimum(*self._sides)[self.firsts[1:] - 1])
 
     @property
     def _many(self) -> NDArray[np.bool_]:
@@ -320,10 +377,20 @@ class GapErrors:
 
     def _upper_of_few(self, tail: float) -> float:
         """Return a limit of D at all cut-offs with few rows on one side, 2 r (1 - r) for a share r."""
-        few = self._events[~self._many]
-        if not len(few):
+        if self._many.all():
             return 0.0
-        return _largest_gap(_upper_share(float(few.max()), self.n, tail))
+        F = np.cumsum(self.rows.shares.sum(axis=0))[:-1][~self._many]
+        few = self._events[~self._many]
+        largest = int(np.minimum(F, 1.0 - F).argmax()) if self.persons is not None else int(few.argmax())
+        return largest_gap(self._upper_rate(float(few[largest]), min(F[largest], 1.0 - F[largest]), tail))
+
+    def _upper_rate(self, events: float, share: float, tail: float) -> float:
+        """Return a limit of the share of a decision: of persons with such a row, of whom each has a share."""
+        if self.persons is None:
+            return upper_share(events, self.n, tail)
+        # Of persons with equally many rows the share of persons is at least that of rows.
+        most = upper_share(min(events, self.n), self.n, tail)
+        return min(most * max(1.0, share * self.n / events), 1.0)
 
     def _upper_each(self, q: float) -> Floats:
         return _invert_each(self._each, q, self.n)
@@ -334,18 +401,18 @@ class GapErrors:
         return float(first / self._noise.sigma.sum())
 
     def _limits(self, plug_in: float, weights: Floats, own: Floats | None = None) -> GapLimits:
-        return _join(plug_in, self._witness, Folded(self._noise, weights, own), self.n)
+        return self._join(plug_in, self._witness, Folded(self._noise, weights, own))
 
     def _of(self, plug_in: float, rows: Rows, features: Steps | Values, weights: Floats) -> GapLimits:
         noise = Noise(rows, features, self._generator)
-        return _join(plug_in, Witness(noise, self.n, self.widths), Folded(noise, weights), self.n)
+        return self._join(plug_in, Witness(noise, self.n, self.widths), Folded(noise, weights))
 
     def _exact(self, plug_in: float, rows: Rows, few: tuple[float, float], counts: Floats) -> GapLimits:
         """Return limits of D at a cut-off with few rows on one side, from binomial laws alone.
 
         With r the rarer share, D = r sum_i |pi_i - p_i| for the law pi of S among these rows. It is at most
         2 r (1 - r), and at least 2 r (pi(A) - p(A)) for any cells A: those with too many of the rarer rows in
-        a random half of the rows, valued on the other. With weights the lower limit is zero.
+        a random half of the rows, valued on the other. With weights or persons the lower limit is zero.
         """
         rare = int(few[1] < few[0])
         first = np.random.default_rng([self.seed, 2]).binomial(counts.astype(np.int64), 0.5)
@@ -354,17 +421,18 @@ class GapErrors:
         more = share[:, rare] > share[:, 1 - rare]
         rows_in, rows_all = float(second[more].sum()), float(second.sum())
         events_in, events_all = float(second[more, rare].sum()), float(second[:, rare].sum())
-        alike = np.allclose(rows.squares * counts.sum(), rows.shares)
+        alike = self.persons is None and np.allclose(rows.squares * counts.sum(), rows.shares)
+        least = float(rows.shares.sum(axis=0)[rare])
 
         def lower(tail: float) -> float:
             if not alike or events_in == 0:
                 return 0.0
-            r = _lower_share(min(few), self.n, tail / 3.0)
-            pi = _lower_share(events_in, events_all, tail / 3.0)
-            return 2.0 * r * max(0.0, pi - _upper_share(rows_in, rows_all, tail / 3.0))
+            r = lower_share(min(few), self.n, tail / 3.0)
+            pi = lower_share(events_in, events_all, tail / 3.0)
+            return 2.0 * r * max(0.0, pi - upper_share(rows_in, rows_all, tail / 3.0))
 
         def upper(tail: float) -> float:
-            return _largest_gap(_upper_share(min(few), self.n, tail))
+            return largest_gap(self._upper_rate(min(few), least, tail))
 
         variance = variances(rows.independent, Steps())
         chance, spread = _ROOT * float(np.sqrt(variance).sum()), math.sqrt((1.0 - _ROOT**2) * variance.sum())
@@ -374,30 +442,30 @@ class GapErrors:
         def chance_above(tail: float) -> float:
             return chance - float(ndtri(tail)) * spread
 
-        return GapLimits(plug_in, value, lower, upper, chance, chance_above, _EXACT, (_FEW_NOTE,))
+        return GapLimits(plug_in, value, lower, upper, chance, chance_above, _EXACT, (self._few_note,))
 
+    @property
+    def _few_note(self) -> str:
+        return _FEW_ROWS if self.persons is None else _FEW_GROUPS
 
-_FEW_NOTE = "Fewer than 30 rows of the rarer decision: the interval is exact, and too wide to tell much."
+    def _join(self, plug_in: float, witness: Witness, folded: Folded) -> GapLimits:
+        value, deviation = witness.value(folded.weights, own=folded.own)
+        missed = max(0.0, plug_in - folded.plug_in)
+        independent = variances(witness.rows.independent, witness.features)
+        scale = float((np.sqrt(independent) @ folded.weights).sum())
+        chance, spread = _ROOT * scale, folded.deviation(0.0) * scale / folded.scale
 
+        def upper(tail: float) -> float:
+            return max(_invert(folded, self.quantile(tail), self.n) + missed, 0.0)
 
-def _join(plug_in: float, witness: Witness, folded: Folded, n: float) -> GapLimits:
-    value, deviation = witness.value(folded.weights, own=folded.own)
-    missed = max(0.0, plug_in - folded.plug_in)
-    independent = variances(witness.rows.independent, witness.features)
-    scale = float((np.sqrt(independent) @ folded.weights).sum())
-    chance, spread = _ROOT * scale, folded.deviation(0.0) * scale / folded.scale
-
-    def upper(tail: float) -> float:
-        return max(_invert(folded, -float(ndtri(tail)), n) + missed, 0.0)
-
-    return GapLimits(
-        plug_in=plug_in,
-        estimate=witness.estimate(folded.weights, value, deviation),
-        lower=lambda tail: max(value + float(ndtri(tail)) * deviation, 0.0),
-        upper=upper,
-        chance=chance,
-        chance_above=lambda tail: chance - float(ndtri(tail)) * spread,
-    )
+        return GapLimits(
+            plug_in=plug_in,
+            estimate=witness.estimate(folded.weights, value, deviation),
+            lower=lambda tail: max(value - self.quantile(tail) * deviation, 0.0),
+            upper=upper,
+            chance=chance,
+            chance_above=lambda tail: chance + self.quantile(tail) * spread,
+        )
 
 
 # Rounds in which a limit and the deviation of the plug-in at a gap of its size are found together.
@@ -406,7 +474,8 @@ _ROUNDS = 6
 
 def _invert(folded: Folded, q: float, n: float) -> float:
     """Return A h^-1((plug-in n / (n - 1) + q sd) / A), with sd at C / sigma of the size of this gap."""
-    A, plug_in = folded.scale, folded.plug_in * n / (n - 1.0)
+    A = folded.scale
+    plug_in = max(folded.plug_in * n / (n - 1.0), _ROOT * A)
     k = math.sqrt(folded.square)
     for _ in range(_ROUNDS):
         k = float(invert_folded_mean((plug_in + q * folded.deviation(k * k)) / A))
@@ -415,24 +484,12 @@ def _invert(folded: Folded, q: float, n: float) -> float:
 
 def _invert_each(each: FoldedEach, q: float, n: float) -> Floats:
     """Return the same for each cut-off by itself."""
-    A, plug_in = each.scale, each.plug_in * n / (n - 1.0)
+    A = each.scale
+    plug_in = np.maximum(each.plug_in * n / (n - 1.0), _ROOT * A)
     k = np.sqrt(each.square)
     for _ in range(_ROUNDS):
         k = invert_folded_mean((plug_in + q * each.deviation(k * k)) / A)
     return np.asarray(A * k)
-
-
-def largest_quantile(F: Floats, tail: float, draws: int = 2_000) -> float:
-    """Return a quantile of the largest normal error, with correlations F (1 - F') / (F' (1 - F)), F <= F'."""
-    root = symmetric_root(_squared_correlations(F))
-    largest = (np.random.default_rng(0).standard_normal((draws, len(F))) @ root).max(axis=1)
-    return float(np.quantile(largest, 1.0 - tail))
-
-
-def _squared_correlations(F: Floats) -> Floats:
-    """Return the squared correlations of the shares up to two cut-offs."""
-    odds = F / (1.0 - F)
-    return np.asarray(np.minimum(odds[:, None], odds) / np.maximum(odds[:, None], odds))
 
 
 def _at_most(limits: GapLimits, most: float) -> GapLimits:
@@ -440,16 +497,3 @@ def _at_most(limits: GapLimits, most: float) -> GapLimits:
     return limits._replace(
         lower=lambda tail: min(lower(tail), most), upper=lambda tail: min(upper(tail), most)
     )
-
-
-def _upper_share(events: float, n: float, tail: float) -> float:
-    """Return the limit of Clopper and Pearson for a share."""
-    return float(betaincinv(events + 1.0, n - events, 1.0 - tail)) if events < n else 1.0
-
-
-def _lower_share(events: float, n: float, tail: float) -> float:
-    return float(betaincinv(events, n - events + 1.0, tail)) if events > 0 else 0.0
-
-
-def _largest_gap(share: float) -> float:
-    return 2.0 * share * (1.0 - share) if share < 0.5 else 0.5

@@ -318,6 +318,16 @@ class ScoreTable:
             s_lows=np.stack([axis.lows[i] for axis, i in zip(self.s, places, strict=True)], axis=1),
         )
 
+    def places(
+        self, scores: NDArray[Any], s: Sequence[Column], label: int | None = None
+    ) -> tuple[Integers, Integers]:
+        """Return the cell and the level of each row in the law of the table; rows are in cells of it."""
+        law, cell = self.law(label), np.zeros(len(scores), np.int64)
+        for axis, column in zip(self.s, s, strict=True):
+            cell = cell * axis.size + _find_codes(axis, column)
+        level = self.score.codes(np.asarray(scores, float))
+        return np.searchsorted(law.cells, cell), np.searchsorted(law.levels, level)
+
     def only(self, label: int) -> ScoreTable:
         """Return the table of the rows of one label of the outcome, without it."""
         one = slice(label, label + 1)
