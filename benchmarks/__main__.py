@@ -60,6 +60,7 @@ OTHERS = {
     "sketch": "statistics.sketch",
     "table-test": "statistics.table_test",
     "table-gaps": "statistics.table_gaps",
+    "person-gaps": "statistics.person_gaps",
     "left-out": "statistics.left_out",
     "scale": "scale.sketching",
     "faults": "scale.faults",

@@ -148,7 +148,7 @@ def judge(task: Task, draw: int) -> tuple[Held, dict[str, float]]:
     named = "at least as large" not in found["gap"].target
     low, high = every if single or named else (end.numpy() for end in ends)
     D, alone = gaps_within(real, low, high), gaps_within(real, *every)
-    band = decision_gaps(scores, {"s": s}, **options)
+    band = decision_gaps(scores, {"s": s}, confidence_level=LEVEL)
     x = latent(np.array(band.cutoffs), task["score"])
     there = np.interp(x, real.cutoffs, D)
     true = {"gap": float(D @ real.steps), "worst": float(D.max())}

@@ -149,10 +149,11 @@ def sample(law: str, n: int, draw: int) -> Law:
     )
 
 
-def truths(law: str, found: Law) -> tuple[dict[str, float], Array, dict[str, int]]:
+def truths(
+    P: Population, found: Law, units: float | None = None
+) -> tuple[dict[str, float], Array, dict[str, int]]:
     """Return the gaps of the population in the cells of a sample, D at all levels, and asked cut-offs."""
-    P = population(law)
-    code = coarse_cells(found)
+    code = coarse_cells(found, units)
     # A value that the sample has not belongs to the cell of the next one.
     nearest = np.minimum(np.searchsorted(found.cells, np.arange(len(P.s))), len(found.cells) - 1)
     merged = np.zeros((int(code.max()) + 1, len(P.z)))
@@ -179,7 +180,7 @@ def judge(law: str, n: int, draw: int) -> dict[str, list[float]]:
     found = sample(law, n, draw)
     if len(found.z) < 2:  # rare events, of which there is none: a constant score has no gap
         return {}
-    true, D, at = truths(law, found)
+    true, D, at = truths(population(law), found)
     errors = GapErrors(found, draw)
     asked = {name: int((found.levels <= j).sum()) - 1 for name, j in at.items()}
     limits = {
