@@ -78,12 +78,14 @@ class TableSubject(RowsSubject):
         return independence_test(self.table, given=given, **options)
 
     def interval(self, measure: Dependence) -> Interval:
-        if isinstance(measure, HSIC | DistanceCovariance) and len(self.table.s) > 1:
-            return super().interval(measure)
         level = self.settings.confidence_level
-        return confidence_interval(
-            self.table, dependence=measure, confidence_level=level, random_state=self.settings.seed
-        )
+        options: dict[str, Any] = {"confidence_level": level, "random_state": self.settings.seed}
+        try:
+            return confidence_interval(self.table, dependence=measure, **options)
+        except ArgumentError:
+            if len(self.table.s) == 1 or not isinstance(measure, HSIC | DistanceCovariance):
+                raise
+            return super().interval(measure)  # of too many cells jointly
 
     @cached_property
     def cutoffs(self) -> DecisionGaps:
