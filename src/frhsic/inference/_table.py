@@ -38,8 +38,9 @@ _STEP = 1e-6
 _MOST_CELLS = 16_384
 # Cells of several columns with rows in them, between which a kernel is a matrix.
 MOST_JOINT = 1_100
-# Multiplications of a bound on what cells leave out, a second or so. Long tails of many rows take more.
-_MOST_PRODUCTS = 5e9
+# Multiplications of a bound on what cells leave out: tenths of a second, and 200 MB of memory. Long tails of
+# many rows take more.
+_MOST_PRODUCTS = 1e9
 
 
 @contextlib.contextmanager
