@@ -70,7 +70,6 @@ def compare(
     Examples
     --------
     >>> import numpy as np
-    import torch
     >>> from frhsic.auditing import audit
     >>> rows = []
     >>> for seed, slope in ((0, 0.2), (1, 0.9)):

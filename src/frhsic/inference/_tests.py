@@ -149,7 +149,7 @@ def independence_test(
     0.001
     >>> both = {"age": age, "income": income}
     >>> [result.adjusted for result in independence_test(age, both, each=True, random_state=0)]
-    [0.002, 0.7]
+    [0.002, 0.695]
     """
     _check(dependence, method, weights_of_s)
     check_permutations(n_permutations)
