@@ -170,7 +170,7 @@ def test_what_a_table_does_not_have_is_an_error_in_words():
         r"^'cutoffs' must be borders of the levels": lambda: decision_gaps(table, cutoffs=[1.0 / 3.0]),
         r"^'scores' must vary": lambda: confidence_interval(table_of(z * 0.0, s), dependence=GDP()),
         r"^'s' must vary": lambda: confidence_interval(table_of(z, s * 0.0), dependence=ScoreGap()),
-        r"^'scores' must have at most 1,100 cells of s": lambda: confidence_interval(three),
+        r"^'scores' must have at most 1,600 cells of s": lambda: confidence_interval(three),
     }
     many = rows()
     three = ScoreTable.from_rows(many[0], list(np.random.default_rng(0).normal(size=(3, 3_000))))

@@ -37,7 +37,7 @@ _STEP = 1e-6
 # Cells of S in a table: more take too much memory beside 512 levels of the score.
 _MOST_CELLS = 16_384
 # Cells of several columns with rows in them, between which a kernel is a matrix.
-MOST_JOINT = 1_100
+MOST_JOINT = 1_600
 # Multiplications of a bound on what cells leave out: tenths of a second, and 200 MB of memory. Long tails of
 # many rows take more.
 _MOST_PRODUCTS = 1e9
