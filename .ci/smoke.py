@@ -129,7 +129,8 @@ def check_libraries():
     import fairret.loss
 
     say(f"{adbc_driver_postgresql.__name__}, {aif360.__name__}, {fairret.__name__} import")
-    frhsic("audit", "scores.parquet", "--score", "score", "--sensitive", "age", "--engine", "ray")
+    grouped = ["--score", "score", "--sensitive", "age", "--group", "age"]  # one score is counted, groups are sketched
+    frhsic("audit", "scores.parquet", *grouped, "--engine", "ray")
 
 
 if __name__ == "__main__":
