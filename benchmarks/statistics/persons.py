@@ -19,7 +19,7 @@ AGES = np.arange(20.0, 95.0, 5.0)
 ROWS = 1_000
 EACH = (5, 10)  # rows a person
 CORRELATIONS = (0.0, 0.3, 0.8)  # of two scores of one person of an age
-DRAWS = 200
+DRAWS = 400
 LEVELS = 400  # quantiles of each law
 MEASURES = ("gap", "gdp")
 
