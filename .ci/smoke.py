@@ -129,7 +129,8 @@ def check_libraries():
     import fairret.loss
 
     say(f"{adbc_driver_postgresql.__name__}, {aif360.__name__}, {fairret.__name__} import")
-    grouped = ["--score", "score", "--sensitive", "age", "--group", "age"]  # one score is counted, groups are sketched
+    # One score is counted; groups are sketched.
+    grouped = ["--score", "score", "--sensitive", "age", "--group", "age"]
     frhsic("audit", "scores.parquet", *grouped, "--engine", "ray")
 
 
