@@ -37,8 +37,7 @@ class Gaps:
     ends: Floats  # (k,), where each level of the score ends
     names: tuple[str, ...]
     exact: bool  # whether each value of S is a cell of its own
-    error: float = 0.0  # of the score gap and the mean gap, by the levels of a sketch
-    n: int | None = None  # rows, where the law does not know them
+    n: int | None = None  # persons, where rows are in groups; None: the rows of the law
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -94,11 +93,11 @@ class Gaps:
     def limits(self, measure: Gap) -> GapLimits:
         """Return the limits of a measure."""
         if isinstance(measure, GDP):
-            return self.errors.mean_gap().widen(self.error)
+            return self.errors.mean_gap()
         if isinstance(measure, RankGap):
             return self.errors.rank_gap()
         if measure.cutoff is None:
-            return self.errors.score_gap().widen(self.error)
+            return self.errors.score_gap()
         if measure.cutoff == "worst":
             return self.errors.worst()
         return self.errors.decision_gap(int(self.errors.firsts[1]) - 1)

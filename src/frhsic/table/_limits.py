@@ -91,14 +91,6 @@ class GapLimits(NamedTuple):
             chance_above=lambda tail: factor * self.chance_above(tail),
         )
 
-    def widen(self, error: float) -> GapLimits:
-        """Return limits that are farther apart by an error of the gap itself, on both sides."""
-        if error == 0.0:
-            return self
-        return self._replace(
-            lower=lambda tail: max(self.lower(tail) - error, 0.0), upper=lambda tail: self.upper(tail) + error
-        )
-
     def pvalue(self, limit: float) -> float:
         """Return the smallest tail at which the upper limit is below a limit: that the gap keeps it."""
         low, high = 1e-6, 1.0 - 1e-6
